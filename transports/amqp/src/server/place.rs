@@ -1,8 +1,11 @@
-//! The place of a connection among those that there may be (QUO-01). Until it has one it is on a spare socket.
+//! The slot of a connection among the permitted connections (QUO-01). A connection without a slot
+//! uses a spare socket.
 //!
-//! A client shows who it is by SASL, or only after it has opened its connection, at `$cbs`. So a connection without a place
-//! is opened and served there, and nowhere else, for as long as it has to show something in. It gets a place that is free, and
-//! who has shown a key, a token or a certificate that of somebody who has not; whoever finds none waits, for so long.
+//! A client authenticates by SASL, or only after it has opened its connection, at `$cbs`. A
+//! connection without a slot is therefore opened and may use `$cbs`, and nothing else, for at most
+//! `opening_timeout`. It gets a free slot; a client with a key, a token or a certificate may take
+//! the slot of a client without one. Otherwise it waits for a slot. `Conversation` calls this
+//! module at these steps.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,18 +19,19 @@ use super::node::is_for_tokens;
 use crate::connection::Event;
 use crate::error::{AmqpError, condition};
 
-/// The way of a connection to its place.
+/// Progress of a connection towards its slot.
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) place: Option<Place>,
-    /// Ready when its spare socket is needed, until it has a place.
+    /// Ready when another connection needs the spare socket; present until the connection has a
+    /// slot.
     pub(super) opening: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The place that it waits for, once it is open.
+    /// The slot for which an open connection waits.
     pub(super) seeking: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
 }
 
 impl Conversation {
-    /// Takes a place for a connection that is open, or begins to wait for one.
+    /// Takes a slot for an open connection, or starts waiting for one.
     pub(super) async fn seek_place(&mut self) {
         if let Some(place) = self.site.places.try_take() {
             return self.take_place(place);
@@ -39,12 +43,12 @@ impl Conversation {
         self.entry.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));
     }
 
-    /// Who wants a place, by what it has shown.
+    /// The class of the connection in the competition for slots, by its credentials.
     async fn newcomer(&mut self) -> Newcomer {
         if self.has_credential() {
             return Newcomer::ByKey;
         }
-        // Where everybody is let in, it may be that this one is not (SEC-17).
+        // Where anonymous clients are served, this client may still lack access (SEC-17).
         match self.engine.broker.allows_anonymous()
             && self.engine.access.has_valid_credentials().await
         {
@@ -53,7 +57,7 @@ impl Conversation {
         }
     }
 
-    /// It has shown something that is good.
+    /// Records that the client has presented valid credentials.
     pub(super) async fn has_shown(&mut self) {
         self.mark_key();
         if self.entry.place.is_none() {
@@ -61,7 +65,7 @@ impl Conversation {
         }
     }
 
-    /// It has a place from now on.
+    /// Gives the connection its slot.
     pub(super) fn take_place(&mut self, place: Place) {
         self.entry.place = Some(place);
         let member = self.site.places.join(self.identity.principal.peer);
@@ -73,7 +77,7 @@ impl Conversation {
         self.mark_key();
     }
 
-    /// It is waited for no more: the connection ends, and with it what was not carried out without one.
+    /// Stops waiting for a slot: the connection ends, and drops the event that needs one.
     pub(super) fn stop_seeking(&mut self) {
         self.entry.seeking = None;
         if self.engine.needs_place() {
@@ -82,19 +86,19 @@ impl Conversation {
         }
     }
 
-    /// Whether something may not be carried out without a place: what holds anything, and is not for showing who it is.
+    /// Whether `event` needs a slot: an attach, unless its link is for tokens.
     pub(super) fn needs_place(&self, event: &Event) -> bool {
         let is_for_place =
             matches!(event, Event::Attached { attach, .. } if !is_for_tokens(attach));
         is_for_place && self.entry.place.is_none()
     }
 
-    /// Says whether its place can be needed by who shows a key.
+    /// Records whether a client with a key may claim the slot of this connection.
     pub(super) fn mark_key(&self) {
         self.engine.standing.mark_key(self.has_credential());
     }
 
-    /// Closes a connection that was opened, and has found no place in the time in which it has to be.
+    /// Closes an open connection that has found no slot within `opening_timeout`.
     pub(super) fn close_without_place(&mut self) {
         let is_late = self.clock.began.elapsed() > self.site.config.opening_timeout;
         if !self.is_open || self.entry.place.is_some() || !is_late || self.engine.is_closed() {
@@ -107,8 +111,8 @@ impl Conversation {
              some, or raise the limit"
         ));
         let refused = self.engine.broker.refuse(rejection, "");
-        // Its own condition is final for the SDKs, which would give up what they only connect to again; with this they go on
-        // trying (AMQP-94).
+        // SDKs give up permanently on the condition of the rejection itself; on connection-forced
+        // they connect again (AMQP-94).
         let text = format!("{}: {refused}", refused.condition());
         let error = AmqpError::new(condition::CONNECTION_FORCED, text);
         self.amqp.close(Some(error), self.clock.began.elapsed());

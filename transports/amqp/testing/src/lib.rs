@@ -1,5 +1,6 @@
-//! The other end of AMQP, for tests and loads: [`client`] has frames, windows and requests of a client. With the feature
-//! `exercise`, `exercise` gives any bytes to each part that takes bytes of clients, and checks the result.
+//! The client end of AMQP for tests and load generators: [`client`] has frames, windows and
+//! requests of a client. With the feature `exercise`, `exercise` passes arbitrary bytes to each
+//! parser of client input and checks the result.
 
 pub mod client;
 #[cfg(feature = "exercise")]

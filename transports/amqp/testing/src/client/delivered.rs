@@ -1,4 +1,5 @@
-//! What the broker says of a message beside what its sender did (AMQP-56).
+//! The broker's part of a delivered message: its delivery count, its time to live and its
+//! annotations (AMQP-56).
 
 use bytes::Bytes;
 use peeklock_words::amqp::{Reader, Scalar};
@@ -7,27 +8,27 @@ use peeklock_words::message::{Content, Value};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::AmqpError;
 
-/// The places of ttl and delivery-count in a header (AMQP 3.2.1).
+/// Positions of ttl and delivery-count in a header (AMQP 3.2.1).
 const TTL: usize = 2;
 const DELIVERY_COUNT: usize = 4;
 
-/// A message as it was delivered, or stands in a reply.
+/// A message from a delivery or a reply.
 #[derive(Clone, Debug)]
 pub struct Delivered {
-    /// It, as it came.
+    /// The message as received.
     pub content: Content,
-    /// How often a delivery of it has failed.
+    /// Number of failed deliveries.
     pub delivery_count: u32,
-    /// How many milliseconds it lives from its enqueueing.
+    /// Time to live in milliseconds from its enqueueing.
     pub time_to_live_ms: Option<u32>,
     annotations: Map,
 }
 
 impl Delivered {
-    /// Reads what the broker says of a message.
+    /// Reads a delivered message.
     ///
     /// # Errors
-    /// When it is none, or lacks what every delivery has.
+    /// For bytes that are not a message, or that lack a field of every delivery.
     pub fn read(message: Bytes) -> Result<Self, AmqpError> {
         let content = Content::parse(message)?;
         let mut header = Reader::new(content.sections().header);
@@ -54,7 +55,7 @@ impl Delivered {
         Value::decode(self.annotations.get(name)?.as_bytes()).ok()
     }
 
-    /// Its number in its entity.
+    /// Its sequence number.
     #[must_use]
     pub fn sequence_number(&self) -> Option<i64> {
         match self.annotation("x-opt-sequence-number")? {

@@ -1,4 +1,5 @@
-//! Frames both ways. Many are written at once, and what came is taken apart without copies.
+//! Frames in both directions. Many frames are written at once, and received frames are split
+//! without copies.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
@@ -8,25 +9,25 @@ use peeklock_amqp::frame::{Frame, Kind};
 use peeklock_amqp::frame::{HEADER_BYTES, Protocol};
 use peeklock_amqp::performative::Performative;
 
-/// The largest frame that is taken: it has room for a message of usual size, and what the broker puts before it.
+/// Maximum size of a frame: room for a message of usual size and the fields that the broker adds.
 pub const FRAME_BYTES_MAX: u32 = 1 << 20;
 
-/// Bytes that came, and bytes that are to be written.
+/// Received bytes, and bytes to be written.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// What came and was not heard yet.
+    /// Received bytes that are not read yet.
     pub input: BytesMut,
-    /// What is to be written.
+    /// Bytes to be written.
     pub output: BytesMut,
 }
 
 impl Frames {
-    /// Adds the header of a protocol.
+    /// Appends the header of a protocol.
     pub fn say_header(&mut self, protocol: Protocol) {
         self.output.extend_from_slice(&protocol.header());
     }
 
-    /// Adds a frame.
+    /// Appends a frame.
     pub fn say<L: List>(&mut self, channel: u16, body: &L, payload: &[u8]) {
         self.frame(Kind::Amqp, channel, |output| {
             append_list(output, body);
@@ -34,12 +35,12 @@ impl Frames {
         });
     }
 
-    /// Adds a frame that says who this is.
+    /// Appends a SASL frame.
     pub fn say_sasl<L: List>(&mut self, body: &L) {
         self.frame(Kind::Sasl, 0, |output| append_list(output, body));
     }
 
-    /// Adds a frame of what is any performative.
+    /// Appends a frame with any performative.
     pub fn say_any(&mut self, channel: u16, performative: &Performative, payload: &[u8]) {
         self.frame(Kind::Amqp, channel, |output| {
             performative.write(output);
@@ -54,7 +55,8 @@ impl Frames {
             Kind::Sasl => 1,
         };
         let [high, low] = channel.to_be_bytes();
-        // The size is known when the frame is there; its data begin behind these eight bytes.
+        // The size is known only after the frame is written; its body begins after these eight
+        // bytes.
         self.output.extend_from_slice(&[0, 0, 0, 0, 2, kind, high, low]);
         write(&mut self.output);
         let size = u32::try_from(self.output.len() - start).unwrap_or(u32::MAX);
@@ -63,26 +65,26 @@ impl Frames {
         }
     }
 
-    /// A header that came; none if not all of it has.
+    /// Reads a protocol header; none if it is incomplete.
     pub fn hear_header(&mut self) -> Option<[u8; HEADER_BYTES]> {
         let header = *self.input.first_chunk()?;
         self.input.advance(HEADER_BYTES);
         Some(header)
     }
 
-    /// The next frame that came whole, also an empty one.
+    /// Reads the next complete frame, even an empty one.
     ///
     /// # Errors
-    /// When there can be no frame.
+    /// For bytes that cannot begin a frame.
     pub fn hear_frame(&mut self) -> Result<Option<Frame>, AmqpError> {
         Frame::split(&mut self.input, FRAME_BYTES_MAX)
     }
 
-    /// What the next frame that came whole says, with its channel and what stands behind it; empty ones are
-    /// passed over.
+    /// Reads the performative of the next complete frame, with its channel and payload; skips empty
+    /// frames.
     ///
     /// # Errors
-    /// When it says nothing that can be read.
+    /// For a body that is not a performative.
     pub fn hear(&mut self) -> Result<Option<(u16, Performative, Bytes)>, AmqpError> {
         loop {
             let Some(frame) = self.hear_frame()? else { return Ok(None) };
@@ -93,7 +95,7 @@ impl Frames {
         }
     }
 
-    /// Gives back memory that is not in use.
+    /// Frees unused memory of empty buffers.
     pub fn rest(&mut self) {
         for buffer in [&mut self.input, &mut self.output] {
             if buffer.is_empty() {

@@ -1,13 +1,13 @@
-//! What attaches links of a client.
+//! Attach performatives of a client.
 
 use peeklock_amqp::codec::value::Symbols;
 use peeklock_amqp::performative::{Attach, ReceiverSettleMode, Role, SenderSettleMode};
 use peeklock_amqp::terminus::{Coordinator, Source, Target};
 
-/// The end that the client has.
+/// The address of the client's own end.
 const OWN_END: &str = "client";
 
-/// Attaches a link on which to send to an address.
+/// Attaches a link for sending to an address.
 #[must_use]
 pub fn sender(name: &str, handle: u32, address: &str) -> Attach {
     Attach {
@@ -22,7 +22,7 @@ pub fn sender(name: &str, handle: u32, address: &str) -> Attach {
     }
 }
 
-/// Attaches a link on which to receive from one, under lock; settlements are answered.
+/// Attaches a link for receiving from an address under lock; settlements are confirmed.
 #[must_use]
 pub fn receiver(name: &str, handle: u32, address: &str) -> Attach {
     Attach {

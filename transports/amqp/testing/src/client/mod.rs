@@ -1,15 +1,15 @@
-//! The other end: what loads and tests that speak AMQP have in common. It has no socket either: bytes that came
-//! are put into [`Frames`], and what is to be written is taken out of them.
+//! The client end of AMQP, which load generators and tests share. It has no socket: the driver puts
+//! received bytes into [`Frames`] and takes output from there.
 //!
 //! ```text
 //!   bytes ─► Frames::hear ─► Performative ─► Session::heard     windows
 //!   bytes ◄─ Frames::say, transfer ◄─ Session::transfer, flow   windows and ids
-//!                                       ◄─ link                 what attaches
-//!                                       ◄─ request, Reply       what is asked of a management node
+//!                                       ◄─ link                 attaches of links
+//!                                       ◄─ request, Reply       requests to management nodes
 //! ```
 //!
-//! Whoever drives it says what it likes in any order: nothing here knows what is allowed, but for the windows
-//! of a session, which no client could send without.
+//! The driver may send any performative in any order: this module knows no rules except the windows
+//! of a session, without which no client could send.
 
 mod delivered;
 mod frames;

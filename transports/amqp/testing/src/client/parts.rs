@@ -1,11 +1,11 @@
-//! Messages that come in several frames.
+//! Reassembles messages that arrive in several frames.
 
 use bytes::Bytes;
 
 use peeklock_amqp::link::Assembly;
 use peeklock_amqp::performative::Transfer;
 
-/// A message of a link of which not all frames came.
+/// A partly received message of a link.
 #[derive(Debug, Default)]
 pub struct Parts {
     first: Option<Transfer>,
@@ -13,8 +13,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Takes a frame; if it is the last of its message, the first of its transfers and the message. One that came
-    /// in one frame is not copied.
+    /// Takes a frame. If it is the last frame of its message, returns the message with its first
+    /// transfer. A message in a single frame is not copied.
     pub fn push(&mut self, transfer: Transfer, payload: Bytes) -> Option<(Transfer, Bytes)> {
         let more = transfer.more;
         let first = self.first.get_or_insert(transfer);

@@ -8,7 +8,7 @@ use peeklock_words::message::{Body, Content, Message, MessageId, Value};
 use peeklock_amqp::codec::value::{Map, Raw};
 use peeklock_amqp::error::{AmqpError, condition};
 
-/// A value, encoded.
+/// An encoded value.
 #[must_use]
 pub fn value(value: impl Into<Value>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -16,7 +16,7 @@ pub fn value(value: impl Into<Value>) -> Vec<u8> {
     bytes
 }
 
-/// A map with strings for keys.
+/// An encoded map with string keys.
 #[must_use]
 pub fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut items = Vec::new();
@@ -27,25 +27,25 @@ pub fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     compound(code::MAP32, entries.len() * 2, &items)
 }
 
-/// A list of encoded items.
+/// An encoded list of encoded items.
 #[must_use]
 pub fn list(items: &[Vec<u8>]) -> Vec<u8> {
     compound(code::LIST32, items.len(), &items.concat())
 }
 
-/// Tokens of locks.
+/// Lock tokens.
 #[must_use]
 pub fn uuids(tokens: &[u128]) -> Vec<u8> {
     array(code::UUID, &tokens.iter().map(|token| token.to_be_bytes()).collect::<Vec<_>>())
 }
 
-/// Numbers of messages.
+/// Sequence numbers.
 #[must_use]
 pub fn longs(numbers: &[i64]) -> Vec<u8> {
     array(code::LONG, &numbers.iter().map(|number| number.to_be_bytes()).collect::<Vec<_>>())
 }
 
-/// An array of values of one constructor.
+/// An array of values with the same constructor.
 #[must_use]
 pub fn array<const N: usize>(constructor: u8, elements: &[[u8; N]]) -> Vec<u8> {
     let mut items = vec![constructor];
@@ -61,7 +61,7 @@ fn compound(code: u8, count: usize, items: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A request to a node for one of its operations, which is answered to `reply_to` under its number.
+/// A request to a management node; the node sends its reply to `reply_to` with this number.
 #[must_use]
 pub fn request(
     number: u64,
@@ -84,19 +84,19 @@ pub fn request(
     message.encode()
 }
 
-/// What a request was answered.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// It, as it came.
+    /// The message as received.
     pub content: Content,
     body: Map,
 }
 
 impl Reply {
-    /// The reply that a message is.
+    /// Reads a message as a reply.
     ///
     /// # Errors
-    /// When it is none.
+    /// For a message without the form of a reply.
     pub fn read(message: Bytes) -> Result<Self, AmqpError> {
         let content = Content::parse(message)?;
         let mut reader = Reader::new(content.sections().body);
@@ -122,7 +122,7 @@ impl Reply {
         self.content.application_properties().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// What came of the request.
+    /// The status code of the reply.
     #[must_use]
     pub fn status(&self) -> Option<i32> {
         match self.property("statusCode")? {
@@ -131,7 +131,7 @@ impl Reply {
         }
     }
 
-    /// Why it was refused; none if it was not.
+    /// The error of a refused request; none after success.
     #[must_use]
     pub fn error(&self) -> Option<AmqpError> {
         let text = |name| match self.property(name) {
@@ -142,7 +142,7 @@ impl Reply {
         text("errorCondition").map(|condition| AmqpError::new(condition, description))
     }
 
-    /// Its body.
+    /// The body.
     #[must_use]
     pub const fn body(&self) -> &Map {
         &self.body

@@ -1,4 +1,5 @@
-//! A session as its client has it: windows both ways, and ids of what it sends.
+//! A session from the view of its client: windows in both directions, and delivery ids of sent
+//! messages.
 
 use super::Frames;
 use super::frames::FRAME_BYTES_MAX;
@@ -7,45 +8,46 @@ use peeklock_amqp::performative::{Begin, DeliveryTag, Flow, Open, Performative, 
 use peeklock_amqp::serial::room;
 use peeklock_amqp::state::DeliveryState;
 
-/// Room that the broker is told of for messages. Credit is what bounds them.
+/// The incoming window that the client announces. Only credit limits the broker.
 pub const INCOMING_WINDOW: u32 = i32::MAX.cast_unsigned();
-/// A frame has no more than this beside the part of a message and the state of its delivery: its header and a
-/// transfer.
+/// Maximum bytes of a frame other than the message part and the delivery state: the frame header
+/// and a transfer.
 const TRANSFER_BYTES_MAX: u32 = 64;
-/// The state of a delivery is the name of a transaction.
+/// Maximum bytes of a delivery state, which is the id of a transaction.
 const STATE_BYTES_MAX: u32 = 64;
 
-/// A session.
+/// A session on one channel.
 #[derive(Debug)]
 pub struct Session {
     channel: u16,
-    /// How many bytes of a message go into one frame.
+    /// Maximum bytes of a message in one frame.
     part_bytes: usize,
-    /// The id of the next frame of a message to the broker, and the first that it has no room for.
+    /// The id of the next transfer frame to the broker, and the first id outside the broker's
+    /// window.
     next_outgoing_id: u32,
     outgoing_up_to: u32,
     next_delivery_id: u32,
-    /// The id of the next frame of a message from the broker.
+    /// The id of the next transfer frame from the broker.
     next_incoming_id: u32,
 }
 
-/// A message to be sent.
+/// A message to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Its link.
+    /// The handle of its link.
     pub handle: u32,
-    /// How it is to be read (AMQP-42).
+    /// The message format (AMQP-42).
     pub format: u32,
-    /// Whether nobody wants to know what becomes of it.
+    /// Whether it is sent settled, without a confirmation.
     pub settled: bool,
-    /// The transaction that it is to be part of.
+    /// The transaction of the message.
     pub state: Option<&'a DeliveryState>,
-    /// It, encoded.
+    /// The encoded message.
     pub message: &'a [u8],
 }
 
 impl Session {
-    /// A session on a channel, which [`begin`](Self::begin) begins.
+    /// A session on a channel; [`begin`](Self::begin) makes its performative.
     #[must_use]
     pub const fn new(channel: u16) -> Self {
         Self {
@@ -58,14 +60,14 @@ impl Session {
         }
     }
 
-    /// What opens the connection of such sessions.
+    /// The open performative of a connection with such sessions.
     #[must_use]
     pub fn open(container_id: &str) -> Open {
         let max_frame_size = Some(FRAME_BYTES_MAX);
         Open { container_id: container_id.into(), max_frame_size, ..Open::default() }
     }
 
-    /// What begins it.
+    /// The begin performative.
     #[must_use]
     pub fn begin() -> Begin {
         Begin {
@@ -75,7 +77,7 @@ impl Session {
         }
     }
 
-    /// It has begun on both sides, on a connection that the broker opened so.
+    /// Takes the broker's windows after both ends have opened the connection and begun the session.
     pub fn begun(&mut self, open: &Open, begin: &Begin) {
         let frame_bytes = open.max_frame_size.unwrap_or(FRAME_BYTES_MAX).max(FRAME_BYTES_MIN);
         let part_bytes = frame_bytes.min(FRAME_BYTES_MAX) - TRANSFER_BYTES_MAX - STATE_BYTES_MAX;
@@ -84,19 +86,19 @@ impl Session {
         self.next_incoming_id = begin.next_outgoing_id;
     }
 
-    /// Its channel.
+    /// The channel.
     #[must_use]
     pub const fn channel(&self) -> u16 {
         self.channel
     }
 
-    /// The id of the next message to the broker.
+    /// The id of the next delivery to the broker.
     #[must_use]
     pub const fn next_delivery_id(&self) -> u32 {
         self.next_delivery_id
     }
 
-    /// What the broker says of its windows.
+    /// Updates the windows from a performative of the broker.
     pub fn heard(&mut self, performative: &Performative) {
         match performative {
             Performative::Transfer(_) => {
@@ -110,7 +112,7 @@ impl Session {
         }
     }
 
-    /// Whether the broker has room for all frames of a message of so many bytes.
+    /// Whether the broker's window has room for all frames of a message of `message_bytes`.
     #[must_use]
     pub fn has_room(&self, message_bytes: usize) -> bool {
         let frames = message_bytes.div_ceil(self.part_bytes).max(1);
@@ -118,7 +120,7 @@ impl Session {
         usize::try_from(room).unwrap_or(usize::MAX) >= frames
     }
 
-    /// Adds the frames of a message; returns the id of its delivery.
+    /// Appends the frames of a message; returns its delivery id.
     pub fn transfer(&mut self, frames: &mut Frames, outgoing: &Outgoing<'_>) -> u32 {
         let id = self.next_delivery_id;
         self.next_delivery_id = id.wrapping_add(1);
@@ -144,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Its windows, to which the credit of a link is added.
+    /// A flow performative with the session windows, to which the credit of a link is added.
     #[must_use]
     pub fn flow(&self) -> Flow {
         Flow {
@@ -156,7 +158,7 @@ impl Session {
         }
     }
 
-    /// The same with the credit of a link that has delivered so much.
+    /// A flow performative with the credit of a link that has received `delivery_count` deliveries.
     #[must_use]
     pub fn credit(&self, handle: u32, delivery_count: u32, link_credit: u32) -> Flow {
         Flow {

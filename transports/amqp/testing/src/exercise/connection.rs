@@ -1,5 +1,5 @@
-//! A connection, with a broker of no sense behind it: it ends, it takes no more memory than it may, and what
-//! it says can be read.
+//! Runs a connection with an arbitrary broker on arbitrary input, and checks that the connection
+//! ends, stays within its memory limits, and writes readable frames.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use peeklock_amqp::link::{Answer, Delivery};
 use peeklock_amqp::performative::{DeliveryTag, Performative, Role};
 use peeklock_amqp::state::DeliveryState;
 
-/// The bounds under which [`connection`] runs: low, so that they are reached.
+/// Low limits for [`connection`], so that runs reach them.
 #[must_use]
 pub fn config() -> Config {
     Config {
@@ -29,18 +29,18 @@ pub fn config() -> Config {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Run {
-    /// Things that happened.
+    /// Number of events.
     pub event_count: usize,
-    /// Frames that were answered or sent.
+    /// Number of frames that the connection wrote.
     pub frame_count: usize,
-    /// Whether the connection is over.
+    /// Whether the connection has ended.
     pub over: bool,
 }
 
-/// What a broker of no sense remembers.
+/// The state of the arbitrary broker.
 #[derive(Default)]
 struct Broker {
     links: Vec<LinkId>,
@@ -49,19 +49,19 @@ struct Broker {
     turn: u64,
 }
 
-/// Says `script` to a new connection that asks for no SASL, in pieces of so many bytes.
+/// Passes `script` to a new connection without SASL, in pieces of `piece_bytes`.
 ///
 /// # Panics
-/// When something does not hold.
+/// If a check fails.
 #[must_use]
 pub fn connection(script: &[u8], piece_bytes: usize) -> Run {
     run(&config(), script, piece_bytes)
 }
 
-/// Says `script` to a new connection that asks who one is, in pieces of so many bytes.
+/// Passes `script` to a new connection that requires SASL, in pieces of `piece_bytes`.
 ///
 /// # Panics
-/// When something does not hold.
+/// If a check fails.
 #[must_use]
 pub fn login(script: &[u8], piece_bytes: usize) -> Run {
     run(&Config { sasl_required: true, ..config() }, script, piece_bytes)
@@ -77,7 +77,8 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
     for (index, piece) in script.chunks(piece_bytes.max(1)).enumerate() {
         let now = Duration::from_millis(index as u64);
         input.extend_from_slice(piece);
-        // Every byte can bring a few things at most, and every disposition no more than is unsettled.
+        // Each byte can cause a few events at most, and each disposition at most one event per
+        // unsettled delivery.
         let turns_max = 64 + input.len() * 4;
         let mut turns = 0;
         loop {
@@ -93,7 +94,7 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
             if connection.is_full() || idle {
                 let output = connection.output(now);
                 while output.has_remaining() {
-                    // As a socket takes it, across the borders of pieces.
+                    // As a socket takes it, regardless of the borders of pieces.
                     let count = piece_bytes.max(1).min(output.remaining());
                     heard.extend_from_slice(&output.copy_to_bytes(count));
                 }
@@ -105,7 +106,7 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
         let left_max = usize::try_from(config.frame_bytes_max).unwrap_or(0).max(8 << 10);
         assert!(input.len() < left_max, "{} bytes are not understood", input.len());
         connection.tick(now);
-        // Headers come first, and one at most here.
+        // The output begins with at most one header.
         if header_bytes == 0 && heard.len() >= 8 {
             header_bytes = 8;
             heard.advance(8);
@@ -121,7 +122,7 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
     run
 }
 
-/// What must hold at any time.
+/// Checks the invariants, which hold at any time.
 fn check(connection: &mut Connection, config: &Config, broker: &Broker) {
     for session in &broker.sessions {
         assert!(connection.unsettled_count(*session) <= config.unsettled_max);
@@ -170,7 +171,7 @@ impl Broker {
             Event::Ended { session, .. } => self.sessions.retain(|other| *other != session),
             Event::Opened(_) | Event::Failed { .. } | Event::Closed { .. } => {}
         }
-        // Now and then something ends from here.
+        // The broker ends a link from time to time.
         if self.turn.is_multiple_of(97)
             && let Some(link) = self.links.pop()
         {

@@ -1,4 +1,4 @@
-//! Frames and what is in them: what can be read is read as the same when it is written again.
+//! Frames and performatives: a readable value that is written and read again stays the same.
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,14 +6,13 @@ use peeklock_amqp::frame::Frame;
 use peeklock_amqp::performative::Performative;
 use peeklock_amqp::sasl::ClientFrame;
 
-/// The largest frame that is taken.
+/// Maximum size of a frame.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
 
-/// Reads what stands in `bytes` frame by frame, and as the body of one; returns how many performatives there
-/// are.
+/// Reads `bytes` as frames and as the body of one frame; returns the number of performatives.
 ///
 /// # Panics
-/// When something does not hold.
+/// If a check fails.
 #[must_use]
 pub fn frames(bytes: &[u8]) -> usize {
     let mut input = BytesMut::from(bytes);
@@ -33,7 +32,7 @@ fn performative(body: &Bytes) -> bool {
     let written_bytes = written.len();
     let again = Performative::read(&written.freeze());
     assert_eq!(again, Ok((read, payload)), "it is another when it is written again");
-    // What little was said stays little.
+    // The encoded size stays proportional to the input.
     assert!(
         written_bytes <= 2 * body.len() + 64,
         "{} bytes have become {written_bytes}",

@@ -1,21 +1,22 @@
-//! Messages: what is taken can be sent, and what is sent can be taken again; the body stays as it was.
+//! Messages: a message that is accepted can be delivered, a delivered message can be accepted
+//! again, and the body stays the same.
 
 use bytes::Bytes;
 use peeklock_words::message::Content;
 
 use peeklock_amqp::message::{Request, Stamps, encode, unpack};
 
-/// How many messages a batch may have here.
+/// Maximum number of messages in a batch.
 const BATCH_COUNT_MAX: usize = 100;
 
-/// How much longer what is sent may be than what was taken.
+/// Maximum bytes that delivery adds to an accepted message.
 const STAMPS_BYTES_MAX: usize = 256;
 
-/// Reads `bytes` as a message, as a batch and as a request to a coordinator; returns of how many messages that
-/// can be said.
+/// Reads `bytes` as a message, as a batch and as a request to a coordinator; returns the number of
+/// readable messages.
 ///
 /// # Panics
-/// When something does not hold.
+/// If a check fails.
 #[must_use]
 pub fn sections(bytes: &[u8]) -> usize {
     let bytes = Bytes::copy_from_slice(bytes);
@@ -35,7 +36,7 @@ pub fn sections(bytes: &[u8]) -> usize {
 
 #[expect(clippy::panic, reason = "it is for tests and fuzzing, and reports its findings")]
 fn pass_on(content: &Content) {
-    // What its values are is looked at by who asks for them, and may be refused then.
+    // Values are decoded lazily and may be refused at that time.
     content.decode().ok();
     for expires_at_ms in [None, Some(7)] {
         let stamps = Stamps { expires_at_ms, ..Stamps::default() };
