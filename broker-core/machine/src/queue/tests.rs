@@ -1,5 +1,5 @@
-//! What a step costs where there is much: counted in slots that are looked at, and in messages that are moved,
-//! without a clock.
+//! The cost of a step in a large queue, counted in visited slots and moved messages, without a
+//! clock.
 
 mod leaving;
 mod weighed;
@@ -18,23 +18,23 @@ use crate::slot::looks;
 use crate::time::TimeSpan;
 
 const KEY: [u8; 16] = [7; 16];
-/// More than two steps move.
+/// More messages than two steps move.
 const MANY: usize = 25_000;
-/// What a step that moves as much as it may looks at, at most.
+/// Maximum slots that a step visits if it moves as many messages as it may.
 const LOOKS_MAX: u64 = 16 * MOVES_PER_STEP as u64;
 
-/// A queue, each of whose turns is one stage.
+/// A queue whose turns are one stage each.
 struct Stand {
     queue: Queue,
     limits: Limits,
     now: Timestamp,
     stage: u64,
-    /// What the last turn has looked at, and given out.
+    /// Slots visited and effects issued in the last turn.
     looks: u64,
     effects: Vec<Effect>,
     moves: u64,
     changes: usize,
-    /// What its changes and its answers come to, with what is set on messages.
+    /// The weight of its changes and answers, with the properties set on messages.
     steps: u64,
 }
 
@@ -56,13 +56,13 @@ impl Stand {
         Self { queue, limits, now, stage: 0, looks: 0, effects, moves: 0, changes: 0, steps: 0 }
     }
 
-    /// One turn; what was asked before it is durable.
+    /// Takes a turn after all earlier stages became durable.
     fn turn(&mut self, sub_queue: SubQueue, command: Option<Command>) {
         self.queue.committed(StageNumber(self.stage));
         self.turn_before_that(sub_queue, command);
     }
 
-    /// One turn; what was asked before it is on its way still.
+    /// Takes a turn while earlier stages are not durable yet.
     fn turn_before_that(
         &mut self,
         sub_queue: SubQueue,
@@ -110,7 +110,8 @@ impl Stand {
         self.queue.own_deadline().is_some_and(|at| at <= self.now)
     }
 
-    /// Takes turns until nothing is due any more; each is within its bound. Returns how many there were.
+    /// Takes turns until no deadline is due; each stays within its bound. Returns the number of
+    /// turns.
     fn settle_down(&mut self) -> usize {
         for turns in 0..100 {
             if !self.is_due() {
@@ -145,7 +146,7 @@ impl Stand {
         self.ask(Command::Update { description, read_at: None });
     }
 
-    /// Locks for a holder, or removes, what there is; returns the locks.
+    /// Receives available messages under lock; returns the locks.
     fn receive(&mut self, sub_queue: SubQueue, count: usize, holder: u64) -> Vec<LockToken> {
         let receive = Command::Receive {
             mode: ReceiveMode::PeekLock,
@@ -174,7 +175,7 @@ impl Stand {
             .count()
     }
 
-    /// Dead letters, as many as were locked.
+    /// Dead-letters the messages of these locks.
     fn dead_letter(&mut self, locks: &[LockToken]) {
         for lock in locks {
             let settlement = crate::command::Settlement::DeadLetter { properties: None };
@@ -184,8 +185,8 @@ impl Stand {
     }
 }
 
-/// ENT-17, EXP-13: an update touches no message, whether or not it changes the default TTL; from then on those
-/// without a TTL of their own expire by it, and in their order with the others.
+/// ENT-17, EXP-13: an update touches no message, even if it changes the default TTL. From then on,
+/// messages without their own TTL expire by the default, in order with the others.
 #[test]
 fn an_update_looks_at_no_message() {
     let mut stand = Stand::new(|_| {});
@@ -216,8 +217,8 @@ fn an_update_looks_at_no_message() {
     assert!(stand.queue.expiry_deadline().is_none_or(|at| at > stand.now));
 }
 
-/// EXP-13, EXP-34: the clock may be set back while the broker is down; what was enqueued at an earlier instant under
-/// a higher number expires at its own.
+/// EXP-13, EXP-34: the clock may be set back while the broker is down; a message with an earlier
+/// enqueue time and a higher number expires at its own time.
 #[test]
 fn what_was_enqueued_by_a_clock_that_was_set_back_expires_in_its_time() {
     let mut stand = Stand::new(|queue| {
@@ -240,8 +241,8 @@ fn what_was_enqueued_by_a_clock_that_was_set_back_expires_in_its_time() {
     assert_eq!(stand.queue.counts().active, 0);
 }
 
-/// SCH-05, SCH-07: whoever schedules and cancels pays for what is scheduled, not for all that lies in the queue, however
-/// often he does.
+/// SCH-05, SCH-07: scheduling and cancelling visits only scheduled messages, regardless of the size
+/// of the queue and of the number of requests.
 #[test]
 fn what_is_cancelled_costs_no_look_at_others() {
     let mut stand = Stand::new(|_| {});
@@ -261,8 +262,9 @@ fn what_is_cancelled_costs_no_look_at_others() {
     assert!(stand.queue.schedule.is_empty());
 }
 
-/// FWD-27, FWD-28: when messages are to leave by themselves, or not any more, those of the main queue go together, and
-/// dead letters are sorted in slices: nobody gets one that is not, nor does a later one overtake it (FWD-10).
+/// FWD-27, FWD-28: when forwarding is switched on or off, messages of the main queue change
+/// together and dead letters in slices. No receiver gets a dead letter that is not sorted, and no
+/// later one overtakes it (FWD-10).
 #[test]
 fn a_new_destination_is_heeded_in_slices() {
     let mut stand = Stand::new(|_| {});
@@ -325,8 +327,8 @@ fn receive_in_session(stand: &mut Stand, receiver: u64, count: usize) -> Vec<Loc
     found.unwrap().iter().filter_map(|one| one.lock).map(|lock| lock.token).collect()
 }
 
-/// RTY-23: a new order is heeded in slices, and while messages are to hold others up and do not yet, a session gives
-/// nothing.
+/// RTY-23: a new retry order is applied in slices; while messages should hold up others and do not
+/// yet, their session delivers nothing.
 #[test]
 fn a_new_retry_order_is_heeded_in_slices() {
     let mut stand = Stand::new(|queue| {
@@ -355,8 +357,9 @@ fn a_new_retry_order_is_heeded_in_slices() {
     assert_eq!(receive_in_session(&mut stand, 1, 1).len(), 1);
 }
 
-/// SET-21, SET-31: with its link a holder loses all its locks at once, and messages come back in slices, those first
-/// that were locked first; they count if the connection broke, and not if the broker ended it.
+/// SET-21, SET-31: when its link ends, a holder loses all its locks at once, and its messages
+/// return in slices, in the order of locking. A broken connection counts as a delivery; an end by
+/// the broker does not.
 #[test]
 fn the_locks_of_a_holder_end_in_slices() {
     for (end, counted) in [(LinkEnd::Broken, 1), (LinkEnd::ByBroker, 0)] {
@@ -371,7 +374,7 @@ fn the_locks_of_a_holder_end_in_slices() {
         let returned: Vec<_> = available.iter_from(SequenceNumber(0)).collect();
         let first: Vec<_> = locks.iter().map(|lock| lock.sequence()).take(returned.len()).collect();
         assert_eq!((returned.len(), returned), (MOVES_PER_STEP, first));
-        // A lock that runs out before its turn has come ends as its link did.
+        // A lock that expires before its slice ends like its link did.
         stand.now = stand.now.plus(stand.queue.description.lock_duration);
         let turns = stand.settle_down();
         assert_eq!(turns, 2, "{end:?}");
@@ -382,8 +385,8 @@ fn the_locks_of_a_holder_end_in_slices() {
     }
 }
 
-/// SET-21: what is asked of many ends of links in one turn is bounded together by what the turn weighs; each is bounded
-/// by itself, and those that wait are ended one after the other.
+/// SET-21: the ends of several links in one turn share one bound, each by its weight; waiting links
+/// end one after the other.
 #[test]
 fn holders_that_end_together_wait_for_each_other() {
     let mut stand = Stand::new(|_| {});
@@ -400,8 +403,8 @@ fn holders_that_end_together_wait_for_each_other() {
     assert_eq!((locked, stand.queue.locks.len()), (MANY, 0));
 }
 
-/// SES-30, SES-31: a hold ends at once for who has it, and its messages come back in slices; who accepts the session
-/// next gets it when all are there.
+/// SES-30, SES-31: a session hold ends at once, and its messages return in slices; the next
+/// receiver gets the session when all have returned.
 #[test]
 fn the_locks_under_a_hold_end_in_slices() {
     for (end, counted) in [(Some(LinkEnd::Broken), 1), (Some(LinkEnd::Orderly), 0), (None, 1)] {
@@ -436,8 +439,8 @@ fn the_locks_under_a_hold_end_in_slices() {
     }
 }
 
-/// RCV-17, RCV-18: a step serves so many messages, and goes on at once with those that wait, in their turns; who drains
-/// is answered when its turn has come.
+/// RCV-17, RCV-18: a step serves a bounded number of messages and continues at once with waiting
+/// receivers, in turn; a receiver that drains is answered in its turn.
 #[test]
 fn demand_is_served_in_slices() {
     let mut stand = Stand::new(|_| {});

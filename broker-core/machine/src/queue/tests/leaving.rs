@@ -1,4 +1,5 @@
-//! What a step hands over, and looks at, where messages wait for many destinations that senders named.
+//! Slots visited and messages handed over by a step while messages wait for many destinations that
+//! senders named.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use super::*;
 use crate::command::InboundMessage;
 use crate::transfer::{Departure, ListNumber};
 
-/// What a turn among those of others hands over at most.
+/// Maximum messages that a turn hands over while other queues have turns too.
 const FEW: usize = Moves::Few.max();
-/// What a turn looks at that has nothing to do.
+/// Maximum slots that an idle turn visits.
 const LOOKS_IDLE: u64 = 16;
 
 /// A list that was handed over.
@@ -31,8 +32,8 @@ fn destination(number: usize) -> Arc<str> {
 }
 
 impl Stand {
-    /// So many messages for each of so many destinations, all of which can leave with the next turn: as if the queue
-    /// had been opened again with them.
+    /// Adds `count` messages for each of `destinations` destinations, which all can leave in the
+    /// next turn, as after a restart.
     fn entrust(&mut self, destinations: usize, count: usize) {
         let message = || {
             let content = Message::new("").encode();
@@ -47,7 +48,7 @@ impl Stand {
         self.queue.committed(StageNumber(self.stage));
     }
 
-    /// What the last turn has handed over.
+    /// The lists that the last turn handed over.
     fn handed_over(&self) -> Vec<Handed> {
         let lists = self.effects.iter().filter_map(|effect| match effect {
             Effect::HandOver(list) => Some(list),
@@ -62,7 +63,8 @@ impl Stand {
             .collect()
     }
 
-    /// Takes turns until nothing is due any more; each hands over no more than so much, and says how much it was.
+    /// Takes turns until no deadline is due. Each hands over at most `most` messages. Returns all
+    /// lists and the number of turns.
     fn hand_all_over(&mut self, most: usize) -> (Vec<Handed>, usize) {
         let (mut all, mut turns) = (Vec::new(), 0);
         while self.is_due() {
@@ -79,8 +81,9 @@ impl Stand {
     }
 }
 
-/// DESIGN D6, VIA-01, FWD-10: whatever number of destinations messages wait for, a turn hands over no more than it moves,
-/// and the next goes on at once; from each destination's first message on, without a gap.
+/// DESIGN D6, VIA-01, FWD-10: regardless of the number of destinations, a turn hands over at most
+/// the messages that it may move, and the next continues at once; each destination gets its
+/// messages in order, without a gap.
 #[test]
 fn what_leaves_for_many_destinations_leaves_in_slices() {
     let mut stand = Stand::new(|_| {});
@@ -97,7 +100,7 @@ fn what_leaves_for_many_destinations_leaves_in_slices() {
         let expected: Vec<u64> = (first..).take(numbers.len()).collect();
         assert_eq!(**numbers, expected);
     }
-    // What was cut off by the end of a turn leaves when its list has arrived.
+    // Messages cut off by the end of a turn leave after their list has arrived.
     let shortest = all.iter().min_by_key(|list| list.numbers.len()).unwrap();
     stand.ask(shortest.ended(&Departure::Taken));
     let again = stand.handed_over();
@@ -106,8 +109,8 @@ fn what_leaves_for_many_destinations_leaves_in_slices() {
     assert_eq!(again[0].numbers[0], shortest.numbers.last().unwrap() + 1);
 }
 
-/// DESIGN D6: destinations have their turns in order: those whose lists arrive at once, however much they have left,
-/// keep none of the others waiting.
+/// DESIGN D6: destinations take turns in order. A destination whose lists arrive at once delays no
+/// other, even with many messages left.
 #[test]
 fn each_destination_has_its_turn() {
     let mut stand = Stand::new(|_| {});
@@ -125,8 +128,8 @@ fn each_destination_has_its_turn() {
     assert_eq!(seen.len(), 12, "{seen:?}");
 }
 
-/// DESIGN D6: a turn looks at no destination that nothing can leave for, whatever their number; what is offered
-/// again after a while is when that is over, in slices too.
+/// DESIGN D6: a turn visits no destination for which no message can leave, regardless of their
+/// number. Messages that are offered again after a delay leave after it, also in slices.
 #[test]
 fn a_turn_looks_at_no_destination_that_waits() {
     let mut stand = Stand::new(|_| {});

@@ -1,5 +1,5 @@
-//! What a command comes to where there is much, beside what it was said to come to before (decision 33): a command
-//! that is said to be one step looks at a handful of slots, whatever lies in the queue.
+//! Compares the cost of a command in a large queue with its announced number of steps (decision
+//! 33). A command of one step visits a handful of slots, regardless of the size of the queue.
 
 use super::*;
 use crate::command::{Drain, SessionCommand, Settlement};
@@ -7,19 +7,19 @@ use crate::description::EntityStatus;
 use crate::message::{Overlay, Value};
 use crate::transaction::{Operation, Part};
 
-/// What a step looks at, at most, and what any command does beside.
+/// Maximum slots visited per step, and by any command in addition.
 const LOOKS_EACH: u64 = 16;
 const LOOKS_ANYHOW: u64 = 32;
-/// What any command entails beside what it is for.
+/// Effects of any command in addition to its result.
 const EFFECTS_ANYHOW: u64 = 4;
 
 impl Stand {
-    /// What there is was sent a while ago, so that a batch delete removes it.
+    /// Advances the clock, so that a batch delete removes all existing messages.
     fn age(&mut self) {
         self.now = self.now.plus(TimeSpan::from_seconds(1));
     }
 
-    /// Sets properties so often on each of so many messages that are available.
+    /// Sets properties `times` times on each of `count` available messages.
     fn lade(&mut self, count: usize, times: u64) {
         for _ in 0..times {
             let locks = self.receive(SubQueue::Main, count, 1);
@@ -27,7 +27,7 @@ impl Stand {
         }
     }
 
-    /// Gives messages back with properties set on each.
+    /// Abandons messages with properties set on each.
     fn set_on_each(&mut self, locks: Vec<LockToken>) {
         let properties = Overlay::encode(&[("p".to_owned(), Value::I32(1))]).unwrap();
         for token in locks {
@@ -42,18 +42,19 @@ impl Stand {
         self.queue.steps_of_command(command, self.now, &self.limits)
     }
 
-    /// Carries a command out, and compares what it has looked at, moved and told with what was said before.
+    /// Carries out a command, and compares its visited slots, moves and effects with its announced
+    /// steps.
     fn weigh(&mut self, sub_queue: SubQueue, command: Command) {
         self.queue.committed(StageNumber(self.stage));
         self.weigh_before_that(sub_queue, command);
     }
 
-    /// The same, while what was asked before is on its way still.
+    /// Does the same while earlier stages are not durable yet.
     fn weigh_before_that(&mut self, sub_queue: SubQueue, command: Command) {
         let told = format!("{command:?}");
         let steps = self.steps_of(&command);
         self.turn_before_that(sub_queue, Some(command));
-        // Demand is weighed by what is delivered.
+        // The weight of delivered messages is added to the demand.
         let delivered_by = |effect: &Effect| match effect {
             Effect::Deliver { facts, .. } => facts.steps() as u64,
             _ => 0,
@@ -83,7 +84,8 @@ fn receive(count_max: u32, holder: u64) -> Command {
     }
 }
 
-/// DESIGN D6: of many messages of every kind a command looks at no more than it was said to be for.
+/// DESIGN D6: with many messages of every state, a command visits at most the slots of its
+/// announced steps.
 #[test]
 fn a_command_is_the_steps_that_it_was_said_to_be() {
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
@@ -162,7 +164,8 @@ fn a_command_is_the_steps_that_it_was_said_to_be() {
     }
 }
 
-/// DESIGN D6, PEK-03, DEL-03: what is on its way to the store is passed over, and that is part of what was said.
+/// DESIGN D6, PEK-03, DEL-03: messages on their way to the store are skipped, and their slots are
+/// part of the announced steps.
 #[test]
 fn what_is_passed_over_is_weighed() {
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
@@ -181,8 +184,8 @@ fn what_is_passed_over_is_weighed() {
     stand.weigh_before_that(SubQueue::Main, delete);
 }
 
-/// DESIGN D6, RTY-13, DEL-07: with many Delayed messages in a session that is held, nobody looks at them who asks for
-/// those of others.
+/// DESIGN D6, RTY-13, DEL-07: with many Delayed messages in a held session, a request for messages
+/// of other sessions visits none of them.
 #[test]
 fn what_is_held_is_not_looked_at_for_others() {
     let mut stand = Stand::new(|queue| {
@@ -223,13 +226,14 @@ fn what_is_held_is_not_looked_at_for_others() {
     stand.weigh(main, Command::Detach { receiver: ReceiverId(1), end });
     stand.queue.committed(StageNumber(stand.stage));
     stand.queue.check_invariants().unwrap();
-    // Nobody holds them now, and they are the oldest (RTY-13).
+    // No session is held any more, and these are the oldest messages (RTY-13).
     let before = stand.queue.counts().delayed;
     stand.weigh(main, Command::DeleteBatchUnlocked { count_max: 10, enqueued_before });
     assert_eq!(stand.queue.counts().delayed, before - 10);
 }
 
-/// DESIGN D6, ENT-24: who receives from a queue that is disabled is told so; each is a step of the update.
+/// DESIGN D6, ENT-24: waiting receivers of a disabled queue are refused; each refusal is a step of
+/// the update.
 #[test]
 fn all_who_are_turned_away_are_weighed() {
     let mut stand = Stand::new(|_| {});
@@ -244,12 +248,12 @@ fn all_who_are_turned_away_are_weighed() {
     assert_eq!(stand.effects.iter().filter(ends).count(), 2_000);
 }
 
-/// SET-41, DESIGN D6: what is set on messages is kept with them, looked up and removed with them, so it counts in what the
-/// broker keeps, and in what a step hands out and removes.
+/// SET-41, DESIGN D6: properties set on messages are stored, read and removed with them, so they
+/// count in the stored bytes and in the messages that a step delivers and removes.
 #[test]
 fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
     const COUNT: u64 = 150;
-    /// On each message; with that it is a hundred steps.
+    /// Updates of each message; together they weigh a hundred steps.
     const TIMES: u64 = 99;
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(150, |_| {});
@@ -273,8 +277,9 @@ fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
     assert!(stand.changes > 0 && stand.changes as u64 <= most, "{} at once", stand.changes);
 }
 
-/// SET-41, DESIGN D6: what is set on messages is part of what a command is said to be that shows, moves or removes
-/// them, so that it waits for a long turn; of messages on which nothing is set it says what it did.
+/// SET-41, DESIGN D6: the weight of a command that reads, moves or removes messages includes the
+/// properties set on them, so that it waits for a long turn. Without such properties the weight is
+/// unchanged.
 #[test]
 fn what_is_set_on_messages_is_weighed() {
     const TIMES: u64 = 30;
@@ -319,12 +324,13 @@ fn what_is_set_on_messages_is_weighed() {
     stand.settle_down();
 }
 
-/// SET-41, EXP-28, DESIGN D6: messages that have expired under their locks go with what is set on them; of many, the
-/// end of a link, of a hold and of the time of locks removes no more in a step than that moves.
+/// SET-41, EXP-28, DESIGN D6: messages that expired under their locks are removed with their
+/// properties; the end of a link, of a hold or of lock times removes at most as many messages per
+/// step as it may move.
 #[test]
 fn what_is_set_on_messages_counts_where_their_locks_end() {
     const COUNT: usize = 150;
-    /// On each message; with that it is a hundred steps.
+    /// Updates of each message; together they weigh a hundred steps.
     const TIMES: u64 = 99;
     let describe = |requires_session| {
         move |queue: &mut QueueDescription| {
