@@ -1,6 +1,6 @@
-//! A socket that counts what passes. What it has read of a frame that has not arrived whole needs, beyond
-//! a small free part, room that all connections of the listener share, and is not read while there is
-//! none. Who is slow yields to who waits (`Pool`).
+//! A socket that counts its bytes. The part of an incomplete frame beyond a small free part needs
+//! memory that all connections of the listener share; without it, the socket is not read. A slow
+//! client loses its memory to waiting clients (`Pool`).
 
 use std::io;
 use std::pin::Pin;
@@ -15,27 +15,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::progress::Progress;
 
-/// What every connection may have read without room of the budget.
+/// Bytes of an incomplete frame that need no shared memory.
 const FREE_BYTES: u64 = 16 << 10;
-/// A frame that has begun arrives at no less than so many bytes a second, or after a while is given up.
+/// Minimum pace in bytes per second at which an incomplete frame must arrive.
 const PACE_BYTES: u64 = 16 << 10;
 
-/// The socket.
+/// The socket of one connection.
 pub(crate) struct Metered {
     stream: Stream,
     share: PacedShare,
-    /// How long a frame may stand still.
+    /// Maximum time for a frame without progress.
     patience: Duration,
-    /// What was read of a message that is not whole: of the upgrade all that was.
+    /// Received bytes of an incomplete message; of the upgrade, all received bytes.
     unfinished_bytes: u64,
-    /// How far the client's frames have come, behind the upgrade.
+    /// The position within the client's frames, after the upgrade.
     progress: Option<Progress>,
-    /// What goes on to the reader, behind the upgrade.
+    /// Splits frames for the reader, after the upgrade.
     pieces: Option<FrameSplitter>,
-    /// Of the frame that has not arrived whole.
+    /// The pace of the incomplete frame.
     pace: Option<Pace>,
     written_bytes: u64,
-    /// Whether a proxy has said that somebody else is behind it (SEC-17).
+    /// Whether a proxy forwards another client (SEC-17).
     by_proxy: bool,
 }
 
@@ -59,13 +59,14 @@ impl Metered {
         }
     }
 
-    /// A proxy has said that somebody else is behind it.
+    /// Records that a proxy forwards another client.
     pub(crate) const fn mark_by_proxy(&mut self) {
         self.by_proxy = true;
     }
 
-    /// A frame has arrived whole, or the upgrade before the first: its room is given back, the reader has its own
-    /// bounds. A ping within a message has none, and what was read of the message stays counted, at its pace.
+    /// Records that a frame, or the upgrade before the first, is complete: its memory is released,
+    /// because the reader has its own limits. After a ping within a message, the bytes of the
+    /// message stay counted, at its pace.
     pub(crate) fn frame_taken(&mut self) {
         let progress = self.progress.get_or_insert_default();
         self.unfinished_bytes = progress.message_bytes();
@@ -77,22 +78,22 @@ impl Metered {
         self.share.release();
     }
 
-    /// Whether anything has come of what is not whole.
+    /// Whether bytes of an incomplete message have arrived.
     pub(crate) const fn has_read(&self) -> bool {
         self.unfinished_bytes > 0
     }
 
-    /// Whether a frame has begun and does not arrive at its pace.
+    /// Whether an incomplete frame arrives too slowly.
     pub(crate) fn is_late(&self) -> bool {
         self.pace.is_some_and(|pace| pace.is_slow(Instant::now()))
     }
 
-    /// Whether it must release the bytes that have arrived.
+    /// Whether it must release the memory of received bytes.
     pub(crate) fn was_evicted(&self) -> bool {
         self.share.was_evicted()
     }
 
-    /// Nothing was read for a while: a frame that has begun is judged from now on.
+    /// Restarts the pace of an incomplete frame after a time without reading.
     pub(crate) fn begin_anew(&mut self) {
         self.pace = self.pace.map(|_| self.begin());
     }
@@ -101,17 +102,17 @@ impl Metered {
         Pace::begin(Instant::now(), self.unfinished_bytes, self.patience).at_least(PACE_BYTES)
     }
 
-    /// Whether its client has sent its last, whatever of it is unread.
+    /// Whether the end of the client's stream has arrived, even behind unread bytes.
     pub(crate) fn has_ended(&self) -> bool {
         self.stream.has_ended()
     }
 
-    /// Bytes that the system has taken, in all.
+    /// Bytes that the system has accepted, in total.
     pub(crate) const fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// A client that has shown nothing yet but where it comes from, and its certificate.
+    /// The principal of a client without a token: its address and its certificate.
     pub(crate) fn principal(&self) -> Principal {
         let principal = self.stream.principal();
         if self.by_proxy { principal.through_proxy() } else { principal }
@@ -121,7 +122,7 @@ impl Metered {
         FREE_BYTES + self.share.held_bytes()
     }
 
-    /// Asks for more room.
+    /// Reserves more shared memory.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let whole_bytes = self.progress.as_ref().and_then(Progress::announced_bytes);
         let step = arriving_step(whole_bytes, self.allowed_bytes()).min(self.share.bytes_max());
@@ -130,7 +131,7 @@ impl Metered {
     }
 }
 
-/// The error of a frame that has to be given up.
+/// The error for a frame that arrives too slowly.
 fn slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "a frame arrives slowly while other clients wait")
 }
@@ -145,7 +146,7 @@ impl AsyncRead for Metered {
         if this.progress.is_none() {
             return this.poll_more(context, buffer);
         }
-        // Taken out meanwhile: the rest of this counts what is read.
+        // `pieces` is taken while it reads; `poll_more` counts the bytes that it reads.
         let Some(mut pieces) = this.pieces.take() else { return this.poll_more(context, buffer) };
         let read = pieces.poll_read(buffer, |more| this.poll_more(context, more));
         this.pieces = Some(pieces);
@@ -154,7 +155,7 @@ impl AsyncRead for Metered {
 }
 
 impl Metered {
-    /// Reads what the client has sent, as far as there is room.
+    /// Reads from the client if memory is available.
     fn poll_more(
         &mut self,
         context: &mut Context<'_>,

@@ -1,32 +1,34 @@
-//! How far a client's frames of WebSocket have come (RFC 6455, section 5.2), by their bytes: the library says that a
-//! message is whole, and nothing of one that is not. A ping may stand within a message, and finishes nothing of it.
+//! Tracks the frames of a client by their bytes (RFC 6455, section 5.2). The WebSocket library
+//! reports only complete messages, while limits on memory and pace need the state of an incomplete
+//! one. `Metered` passes all received bytes. A control frame such as a ping may arrive within a
+//! message and does not complete it.
 
 /// The head of a frame: two bytes, a longer length, the mask.
 const HEAD_BYTES_MAX: usize = 14;
 const FINAL: u8 = 0x80;
 const OPCODE: u8 = 0x0f;
-/// Opcodes from here on are of pings, pongs and closes.
+/// The first opcode of control frames: ping, pong, close.
 const CONTROL: u8 = 0x08;
 const MASKED: u8 = 0x80;
 
-/// Where in its frames a client is.
+/// The position of a client within its frames.
 #[derive(Default)]
 pub(crate) struct Progress {
     head: [u8; HEAD_BYTES_MAX],
-    /// What is here of it.
+    /// Received bytes of the frame head.
     head_bytes: usize,
-    /// What is missing of the content behind it.
+    /// Missing bytes of the frame content.
     missing_bytes: u64,
-    /// What is here of a message that is not whole, with its heads.
+    /// Received bytes of an incomplete message, including its frame heads.
     message_bytes: u64,
-    /// Whether a message has begun of which more frames come.
+    /// Whether the current message has further frames.
     is_within: bool,
-    /// Whether something has come whole beside which nothing was under way.
+    /// Whether a message or control frame was completed while no other message was incomplete.
     has_ended: bool,
 }
 
 impl Progress {
-    /// These bytes came.
+    /// Records received bytes.
     pub(crate) fn pass(&mut self, mut bytes: &[u8]) {
         while let Some((first, rest)) = bytes.split_first() {
             let taken = if self.has_head() {
@@ -55,23 +57,24 @@ impl Progress {
         }
     }
 
-    /// What is here of a message that is not whole.
+    /// Received bytes of an incomplete message.
     pub(crate) const fn message_bytes(&self) -> u64 {
         self.message_bytes
     }
 
-    /// What there will be of the message when the frame that is under way has come whole, if that says so yet.
+    /// The size of the message at the end of the current frame, if the head of the frame is known.
     pub(crate) fn announced_bytes(&self) -> Option<u64> {
         let of_message = self.has_head() && !self.is_control();
         of_message.then(|| self.message_bytes.saturating_add(self.missing_bytes))
     }
 
-    /// Whether anything has begun and is not whole.
+    /// Whether a frame or message is incomplete.
     pub(crate) const fn is_under_way(&self) -> bool {
         self.is_within || self.head_bytes > 0
     }
 
-    /// Whether something has come whole since this was asked last, so that what is under way has begun after it.
+    /// Whether a message was completed since the last call, so that the current one has begun after
+    /// it.
     pub(crate) const fn take_ended(&mut self) -> bool {
         std::mem::replace(&mut self.has_ended, false)
     }
@@ -87,7 +90,7 @@ impl Progress {
         self.head_bytes = 0;
     }
 
-    /// Of the frame that is under way.
+    /// Whether the current frame is a control frame.
     const fn is_control(&self) -> bool {
         self.head[0] & OPCODE >= CONTROL
     }
@@ -97,7 +100,7 @@ impl Progress {
         self.head_bytes >= 2 && self.head_bytes >= 2 + self.length_bytes() + mask_bytes
     }
 
-    /// What is added to the two bytes for a length that does not fit them.
+    /// Additional length bytes of a length that does not fit into two bytes.
     const fn length_bytes(&self) -> usize {
         match self.head[1] & !MASKED {
             126 => 2,
@@ -123,7 +126,7 @@ mod tests {
     const TEXT: u8 = 0x01;
     const PING: u8 = FINAL | 0x09;
 
-    /// A frame whose length is written in so many bytes.
+    /// A frame whose length takes `length_bytes` additional bytes.
     fn frame(kind: u8, length_bytes: usize, content_bytes: usize) -> Vec<u8> {
         let short = match length_bytes {
             0 => u8::try_from(content_bytes).unwrap(),
@@ -138,7 +141,8 @@ mod tests {
         frame
     }
 
-    /// Whatever pieces bytes come in, of whatever frames, it is known what is not whole.
+    /// The state of an incomplete message is known after every byte, for frames and pieces of any
+    /// size.
     #[test]
     fn what_is_not_whole_is_known_at_every_byte() {
         for length_bytes in [0, 2, 8] {
@@ -150,7 +154,7 @@ mod tests {
                 assert_eq!(progress.message_bytes(), bytes);
                 assert_eq!(progress.announced_bytes(), None, "the next frame says it");
                 assert!(progress.is_under_way() && !progress.take_ended());
-                // A ping within it.
+                // A ping within the message.
                 frame(PING, 0, 125).chunks(piece_bytes).for_each(|piece| progress.pass(piece));
                 assert_eq!(progress.message_bytes(), bytes);
                 assert!(progress.is_under_way() && !progress.take_ended());
@@ -167,7 +171,8 @@ mod tests {
         }
     }
 
-    /// Half a ping is under way as half a message is, and whole it has ended where it is alone.
+    /// Half a ping is in progress, like half a message; a whole ping ends if no message is
+    /// incomplete.
     #[test]
     fn half_a_ping_is_not_whole() {
         let mut progress = Progress::default();
@@ -180,7 +185,7 @@ mod tests {
         assert!(!progress.take_ended());
     }
 
-    /// A length that no client could send is no reason to fail.
+    /// A length that no client can send is accepted without overflow.
     #[test]
     fn any_length_is_read() {
         let mut progress = Progress::default();

@@ -1,7 +1,9 @@
-//! The place of a conversation among those that there may be (QUO-01), and who has that of another.
+//! The slot of a conversation among the permitted connections (QUO-01), and its defence against
+//! other clients.
 //!
-//! A client says by its hello who it is: until then, and while that is judged, it is on a spare socket and holds
-//! nothing. So whoever has a key is heard, whoever holds the places, and gets one of who has shown none (SEC-16).
+//! A client authenticates with its hello. Until its credentials are checked, it uses a spare socket
+//! and no other resource. A client with a key is therefore always served: if all slots are taken,
+//! it gets the slot of a client without a key (SEC-16).
 
 use std::net::SocketAddr;
 
@@ -10,9 +12,10 @@ use peeklock_core::admission::{Newcomer, Places};
 
 use super::Conversation;
 
-/// Who wants a place, by what its hello shows. Judged only where somebody would have to go for it; otherwise not before
-/// something is asked for. A token that is not good is told as an attempt, although its client may only hear that there
-/// is no place (SEC-22).
+/// The class of a client in the competition for slots, by the credentials of its hello. They are
+/// checked only if another connection would have to end; otherwise with its first request. An
+/// invalid token counts as a failed attempt, although its client may only receive the error that no
+/// slot is free (SEC-22).
 pub(super) async fn newcomer(
     places: &Places,
     access: &Access,
@@ -27,14 +30,14 @@ pub(super) async fn newcomer(
     }
 }
 
-/// Whether it has shown what not everybody has, good or not.
+/// Whether the client has presented a token, valid or not.
 fn shows_token(access: &Access) -> bool {
     access.principal().is_some_and(|principal| principal.token.is_some())
 }
 
 impl Conversation {
-    /// Looks whether its token has been found good and is so still, and says whether its place can be needed by who
-    /// shows one.
+    /// Checks whether the token was found valid and still is, and records whether a client with a
+    /// token may claim its slot.
     pub(crate) fn update_shows_key(&mut self) {
         self.has_valid_token = shows_token(&self.engine.access) && self.engine.access.holds();
         self.engine.standing.mark_key(self.has_valid_token);
