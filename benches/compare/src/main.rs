@@ -49,7 +49,7 @@ struct Flags {
     /// Only these products
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Contender>,
-    /// Directory below which all of them write; its disk is what is measured
+    /// Directory below which all products write; the run measures its disk
     #[arg(long, default_value = ".")]
     data_dir: PathBuf,
     /// The document with the place for the table

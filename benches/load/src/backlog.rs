@@ -1,7 +1,8 @@
-//! A backlog (W6): everything is sent; then everything is received and completed. What is deeper than
-//! the cache is read from disk.
+//! A backlog (W6): all messages are sent, and then all are received and completed. Messages that
+//! the cache no longer holds are read from disk.
 //!
-//! In process it is two processes, so that opening and the memory of each half are told alone.
+//! In process, each half runs in its own process, so that the time to open the store and the memory
+//! of each half are measured separately.
 
 pub mod halves;
 

@@ -1,6 +1,6 @@
-//! A busy queue beside an idle deep one: what the idle one costs in written bytes. The oldest end of
-//! the log is the idle queue's, and has to be written again before what the busy one has finished with
-//! can be given back.
+//! A busy queue next to a deep idle queue: measures the bytes that the idle queue costs. The oldest
+//! segments of the log contain messages of the idle queue, which must be copied before the space of
+//! completed messages of the busy queue is free.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use super::cycle::{self, Cycle, in_shares, send};
 use super::record::{Recorder, Step};
 use super::{BenchError, Scratch};
 
-/// What was written.
+/// Written bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside {
-    /// Bytes of the bodies that lie idle.
+    /// Body bytes of idle messages.
     pub idle_bytes: u64,
-    /// Bytes of the bodies that went through.
+    /// Body bytes of messages that were sent and completed.
     pub body_bytes: u64,
-    /// Bytes the store wrote meanwhile.
+    /// Bytes that the store wrote meanwhile.
     pub written_bytes: u64,
 }
 
-/// Fills one queue with a quarter of the messages, then sends all of them through another.
+/// Fills one queue with a quarter of the messages, then sends all messages through another.
 pub async fn run(
     place: &Path,
     cycle: Cycle,

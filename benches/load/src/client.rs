@@ -1,4 +1,4 @@
-//! A client of the broker under load: the same few things over every transport.
+//! A client of the broker under load: the same operations over every transport.
 
 pub mod amqp;
 mod handles;
@@ -24,15 +24,15 @@ use super::messages::Run;
 /// A client.
 #[derive(Clone)]
 pub enum Client {
-    /// With handles, over one connection or without any.
+    /// With handles, over one connection or in process.
     Handles(peeklock::Client, Receiving),
-    /// With as many connections as it has requests under way.
+    /// With one connection per request in flight.
     Http(Http),
-    /// With a connection for each thing that it does.
+    /// With one connection per activity.
     Amqp(Amqp),
 }
 
-/// Who makes queues and looks into them.
+/// The connection that creates queues and reads their counts.
 enum Manager<'a> {
     Handles(&'a peeklock::Client),
     Http(&'a Http),
@@ -41,14 +41,14 @@ enum Manager<'a> {
 /// How handles receive under load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Receiving {
-    /// In lists, as who embeds a broker does.
+    /// In lists, like programs that embed a broker.
     Lists,
     /// As deliveries are pushed.
     Pushed,
 }
 
 impl Client {
-    /// Connects and says hello.
+    /// Connects to a broker over WebSocket.
     pub async fn websocket(
         url: &str,
         encoding: Encoding,
@@ -60,7 +60,7 @@ impl Client {
         Ok(Self::Handles(ws::connect_with(url, options).await?, Receiving::Pushed))
     }
 
-    /// Of a broker of this process.
+    /// A client of a broker in this process.
     pub fn in_process(broker: &Broker) -> Self {
         Self::Handles(peeklock::Client::new(broker), Receiving::Lists)
     }
@@ -73,7 +73,7 @@ impl Client {
         })
     }
 
-    /// Creates a queue that may hold so much.
+    /// Creates a queue of at most `megabytes`.
     pub async fn create_queue(&self, path: &str, megabytes: u64) -> Result<(), BenchError> {
         let update =
             QueueUpdate { max_size_in_megabytes: Some(megabytes), ..QueueUpdate::default() };
@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// Creates a topic that may hold so much, with subscriptions that get everything.
+    /// Creates a topic of at most `megabytes`, with subscriptions that select all messages.
     pub async fn create_topic(
         &self,
         path: &str,
@@ -110,7 +110,7 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a queue, or a topic, with all in it.
+    /// Deletes a queue or a topic with its content.
     pub async fn delete_queue(&self, path: &str) -> Result<(), BenchError> {
         match self.manager().await? {
             Manager::Handles(client) => match client.admin().delete_queue(path).await {
@@ -124,7 +124,7 @@ impl Client {
         Ok(())
     }
 
-    /// How many messages are in a queue or subscription, dead ones included.
+    /// Number of messages in a queue or subscription, including dead letters.
     pub async fn messages_in(&self, path: &str) -> Result<u64, BenchError> {
         match self.manager().await? {
             Manager::Handles(client) if is_subscription(path) => {
@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    /// Sends, with as many under way as the run says, until nothing is left to send.
+    /// Sends with the run's number of commands in flight until no message is left to send.
     pub async fn send(self, run: Arc<Run>, took: Arc<Latencies>) -> Result<(), BenchError> {
         match self {
             Self::Handles(client, _) => handles::send(&client, &run, &took).await,
@@ -144,8 +144,8 @@ impl Client {
         }
     }
 
-    /// Receives from a path under lock and completes, until everything was received and what this
-    /// client has is completed.
+    /// Receives from a path under lock and completes, until all messages are received and this
+    /// client's are completed.
     pub async fn receive(
         self,
         path: &str,
@@ -165,13 +165,13 @@ impl Client {
     }
 }
 
-/// Whether a path is that of a subscription.
+/// Whether a path belongs to a subscription.
 fn is_subscription(path: &str) -> bool {
     EntityAddress::parse(path)
         .is_ok_and(|address| matches!(address.entity, EntityName::Subscription { .. }))
 }
 
-/// Keeps as many sends under way as the run says, until nothing is left to send.
+/// Keeps the run's number of sends in flight until no message is left to send.
 async fn keep_sending<F: Future<Output = Result<(), BenchError>>>(
     run: &Run,
     send: impl Fn() -> F,

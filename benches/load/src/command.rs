@@ -47,7 +47,7 @@ Exit codes:
   2    usage
   130  interrupted; the broker has stopped and its directory is removed";
 
-/// Flags that contradict each other, and the way out.
+/// An error for contradicting flags, with a remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Contradiction(String);

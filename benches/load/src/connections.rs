@@ -1,4 +1,4 @@
-//! Many connections that have said hello and lie idle: what they cost.
+//! Many idle connections that have completed the hello: measures their memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use super::report::Report;
 use super::target::Target;
 use super::{BenchError, watched};
 
-/// Files that are open beside the connections.
+/// Open files in addition to the connections.
 const OTHER_FILES: u64 = 64;
-/// How long they lie idle before they are weighed.
+/// Idle time before the measurement.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Opens them all, a window at a time, and weighs the broker.
+/// Opens all connections, a window at a time, and measures the broker.
 pub async fn run(
     plan: &Plan,
     target: &Target,

@@ -1,4 +1,4 @@
-//! The load: lists of sends, receives under lock, lists of completions, in this process.
+//! The load: lists of sends, receives under lock and lists of completions, in this process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,46 +15,46 @@ use peeklock::time::TimeSpan;
 use super::record::{Recorder, Step};
 use super::{BenchError, Scratch, floor};
 
-/// What is done.
+/// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle {
     /// Clients, each with one list under way.
     pub clients: usize,
-    /// Commands of a list.
+    /// Commands per list.
     pub list: usize,
-    /// Messages altogether.
+    /// Total number of messages.
     pub messages: usize,
     /// Bytes of a body.
     pub body_bytes: usize,
 }
 
-/// What came of it.
+/// Results of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Durable {
     /// Messages that were sent, received and completed.
     pub messages: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
-    /// Bytes the store wrote.
+    /// Bytes that the store wrote.
     pub written_bytes: u64,
-    /// Times it synced.
+    /// Number of syncs.
     pub syncs: u64,
 }
 
-/// What the store asked of the disk during a load, to be asked again without a broker.
+/// The disk operations of the store during a load, which can be repeated without a broker.
 pub struct Replay {
     scratch: Scratch,
     before: Vec<Step>,
     steps: Vec<Step>,
 }
 
-/// So often is the floor measured: a disk takes half as long again from one time to the next.
+/// Number of measurements of the floor: durations of a disk differ by half from one to the next.
 const FLOORS: usize = 3;
 
 impl Replay {
-    /// How long the disk takes for it alone: the median of three times, each in a directory of its own.
+    /// Duration of the disk operations only: the median of three runs, each in its own directory.
     pub fn floor(&self) -> Result<Duration, BenchError> {
         let mut floors = [Duration::ZERO; FLOORS];
         for (number, floor) in floors.iter_mut().enumerate() {
@@ -67,7 +67,7 @@ impl Replay {
     }
 }
 
-/// Sends, receives and completes, durably. What the disk had to do for it comes back too.
+/// Sends, receives and completes durably. Also returns the disk operations.
 pub async fn durable_cycles(
     place: &Path,
     cycle: Cycle,
@@ -102,8 +102,8 @@ pub async fn durable_cycles(
     Ok((durable, Replay { scratch, before, steps }))
 }
 
-/// Sends, receives and completes every message; returns how long that took. `progress` is told of
-/// messages that are through.
+/// Sends, receives and completes every message; returns the duration. `progress` gets the number of
+/// completed messages.
 pub async fn run(
     broker: &Broker,
     queue: &str,
@@ -122,7 +122,7 @@ pub async fn run(
     Ok(started.elapsed())
 }
 
-/// Divides the messages among the clients, each of which does its share in lists, one at a time.
+/// Divides the messages among the clients; each works in lists, one at a time.
 pub async fn in_shares<F: Future<Output = Result<(), BenchError>>>(
     cycle: Cycle,
     progress: &dyn Fn(usize),
@@ -159,7 +159,7 @@ pub async fn send(
     Ok(())
 }
 
-/// Receives and completes so many messages, in lists. Loads each content, as a client would.
+/// Receives and completes `count` messages in lists. Loads each content, like a client.
 pub async fn drain(entity: &Entity, count: usize, list: usize) -> Result<(), BenchError> {
     let mut left = count;
     while left > 0 {

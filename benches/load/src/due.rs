@@ -1,4 +1,5 @@
-//! A deep pile of messages that wait for an instant: how late those are that fall due.
+//! Many messages that become available at a future instant: measures the delay of messages that are
+//! due.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +16,14 @@ use super::cycle::{Cycle, in_shares, send};
 use super::process::Process;
 use super::{BenchError, Scratch};
 
-/// Messages that fall due while somebody waits for them, if that many are pending.
+/// Maximum number of messages that fall due during the measurement.
 const DUE_MAX: usize = 2_000;
-/// One falls due every so many milliseconds.
+/// Interval between due messages, in milliseconds.
 const EVERY_MS: i64 = 5;
-/// The first does so after a while, in which the rest is brought to wait.
+/// Time before the first due message, in which the others are scheduled or delayed.
 const LEAD: TimeSpan = TimeSpan::from_seconds(2);
 
-/// What the messages wait for.
+/// The reason why messages are not available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// They were sent with an instant at which they are enqueued (SCH-01).
@@ -31,26 +32,26 @@ pub enum Wait {
     Delayed,
 }
 
-/// How late messages came.
+/// Delay of due messages.
 #[derive(Clone, Debug)]
 pub struct Lateness {
-    /// Messages that were pending.
+    /// Number of messages that were pending.
     pub pending: u64,
-    /// From the instant at which a message was to be available to its receipt, ascending.
+    /// Time from the due instant of each message to its receipt, ascending.
     pub late: Vec<Duration>,
-    /// Memory of this process while they were, if the system tells.
+    /// Resident memory of this process while messages were pending, if the system reports it.
     pub resident_bytes: Option<u64>,
 }
 
 impl Lateness {
-    /// The lateness that so many of a thousand do not exceed.
+    /// The delay that `of_thousand` of a thousand messages do not exceed.
     pub fn at(&self, of_thousand: usize) -> Duration {
         let index = (self.late.len() * of_thousand / 1_000).min(self.late.len().saturating_sub(1));
         self.late.get(index).copied().unwrap_or_default()
     }
 }
 
-/// Has all messages wait until tomorrow, and some for the next seconds, which are received.
+/// Makes all messages wait until tomorrow, and some for the next seconds, which are received.
 pub async fn run(
     place: &Path,
     wait: Wait,
@@ -95,7 +96,7 @@ pub async fn run(
     Ok(Lateness { pending, late, resident_bytes })
 }
 
-/// Has a message wait for each instant; returns the instants for which they do, ascending.
+/// Makes a message wait for each instant; returns the actual instants, ascending.
 async fn have_wait(
     broker: &Broker,
     entity: &Entity,
@@ -122,7 +123,7 @@ async fn have_wait(
         let mut abandons = Vec::with_capacity(messages.len());
         for (message, due) in messages.iter().zip(&due[stands.len()..]) {
             let Some(lock) = message.facts.lock else { continue };
-            // The delay counts from when the abandon is applied, a little after this.
+            // The delay starts when the abandon is applied, shortly after this.
             let delay = Some(due.since(broker.now()));
             let settlement = Settlement::Abandon { properties: None, delay };
             abandons.push(Command::Settle { token: lock.token, settlement });
@@ -135,7 +136,7 @@ async fn have_wait(
     Ok(stands)
 }
 
-/// What one receive gives that waits half a minute at most.
+/// Receives messages, waiting for at most half a minute.
 async fn receive(
     entity: &Entity,
     mode: ReceiveMode,

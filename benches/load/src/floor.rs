@@ -1,4 +1,4 @@
-//! The floor: the same bytes in the same groups, written and synced by a loop that does nothing else.
+//! The floor: writes and syncs the same bytes in the same groups without any other work.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ use super::latency::Latencies;
 use super::record::{Recorder, Step};
 use super::report::Report;
 
-/// Carries out recorded steps on files of its own in an empty directory; returns how long they took.
+/// Repeats recorded steps on new files in an empty directory; returns the duration.
 pub fn run(path: &Path, before: &[Step], steps: &[Step]) -> io::Result<Duration> {
     let disk = OsDisk::open(path)?;
     let mut files: HashMap<u64, Arc<dyn DiskFile>> = HashMap::new();
@@ -26,10 +26,10 @@ pub fn run(path: &Path, before: &[Step], steps: &[Step]) -> io::Result<Duration>
         Step::Create { .. } | Step::Sync { .. } => 0,
     });
     let largest = usize::try_from(largest.max().unwrap_or(0)).unwrap_or(0);
-    // No zeros: a disk may take those for less.
+    // Not zeros, which a disk may store in less space.
     let filling: Vec<u8> =
         (0..largest).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
-    // Files that were there when the load began.
+    // Files that existed at the start of the load.
     for step in before {
         carry_out(step, &disk, &mut files, &[])?;
     }
@@ -61,13 +61,13 @@ fn carry_out(
     }
 }
 
-/// Syncs before a load, and as many after it.
+/// Number of syncs before a load, and after it.
 const SYNCS: usize = 500;
-/// Sends by which it is found out how much the journal writes for one.
+/// Number of sends for the measurement of the journal's bytes per send.
 const SAMPLES: usize = 32;
 
-/// What the disk takes to write and sync what a single durable send writes, half of it measured before
-/// the load and half after it, while the broker is idle.
+/// The time of the disk to write and sync the bytes of one durable send. Half of it is measured
+/// before the load and half after it, while the broker is idle.
 pub struct SyncFloor {
     file: Arc<dyn DiskFile>,
     bytes: Vec<u8>,
@@ -76,10 +76,10 @@ pub struct SyncFloor {
 }
 
 impl SyncFloor {
-    /// Measures the first half in a directory of its own.
+    /// Measures the first half in its own directory.
     pub async fn of(path: &Path, body_bytes: usize) -> Result<Self, BenchError> {
         let bytes = send_bytes(path, body_bytes).await?;
-        // No zeros: a disk may take those for less.
+        // Not zeros, which a disk may store in less space.
         let bytes: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0] | 1).collect();
         let disk = OsDisk::open(path)?;
         let file = disk.create("syncs")?;
@@ -102,14 +102,14 @@ impl SyncFloor {
         Ok(())
     }
 
-    /// What the disk took.
+    /// Adds the results to the report.
     pub fn told(&self, report: &mut Report) {
         report.bytes("floor_bytes", "floor: bytes per send", self.bytes.len() as u64);
         report.latency("floor_sync_latency", "floor: written and synced", self.took.summary());
     }
 }
 
-/// How many bytes the journal writes for one send.
+/// Number of bytes that the journal writes for one send.
 async fn send_bytes(path: &Path, body_bytes: usize) -> Result<usize, BenchError> {
     let recorder = Arc::new(Recorder::new(Arc::new(OsDisk::open(&path.join("journal"))?)));
     let store = Journal::open_on(Arc::clone(&recorder) as _, JournalConfig::default())?;
@@ -132,7 +132,7 @@ async fn send_bytes(path: &Path, body_bytes: usize) -> Result<usize, BenchError>
         );
     }
     broker.stop(Duration::ZERO).await?;
-    // Some have a mark or the head of a file beside them.
+    // Some writes include a mark or the head of a file.
     writes.sort_unstable();
     let median = writes.get(SAMPLES / 2).copied().unwrap_or(0);
     Ok(usize::try_from(median).unwrap_or(0))

@@ -1,18 +1,18 @@
-//! How long things took: a histogram with three digits, and its words.
+//! Latencies: a histogram with three digits, and its summary.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Nothing is told apart that takes longer.
+/// Longer times count as this one.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Times that were taken; may be shared.
+/// Measured times; can be shared between threads.
 pub struct Latencies(Mutex<Histogram<u32>>);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     pub fn new() -> Self {
         let longest = u64::try_from(LONGEST.as_nanos()).unwrap_or(u64::MAX);
         let histogram = Histogram::new_with_bounds(1, longest, 3);
@@ -20,23 +20,23 @@ impl Latencies {
         Self(Mutex::new(histogram))
     }
 
-    /// Takes one.
+    /// Adds a time.
     pub fn record(&self, took: Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.lock().saturating_record(nanoseconds.max(1));
     }
 
-    /// Takes those of another.
+    /// Adds the times of another histogram.
     pub fn add(&self, other: &Self) {
-        // Of the same bounds, so it cannot fail.
+        // Both have the same bounds, so this cannot fail.
         self.lock().add(&*other.lock()).unwrap_or_default();
     }
 
-    /// What they say.
+    /// Percentiles and steps for the report.
     pub fn summary(&self) -> Summary {
         let histogram = self.lock();
         let at = |quantile| Duration::from_nanos(histogram.value_at_quantile(quantile));
-        // Powers of two, in microseconds.
+        // Steps are powers of two in microseconds.
         let (mut steps, mut low, mut high) = (Vec::new(), 0, 1_000);
         while !histogram.is_empty() && low <= histogram.max() {
             let count = histogram.count_between(low, high - 1);
@@ -60,20 +60,20 @@ impl Latencies {
     }
 }
 
-/// What a histogram says.
+/// Summary of a histogram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Summary {
-    /// How many there are.
+    /// Number of times.
     pub count: u64,
-    /// What a half does not exceed.
+    /// Median.
     pub p50: Duration,
-    /// What 99 of 100 do not exceed.
+    /// 99th percentile.
     pub p99: Duration,
-    /// What 999 of 1,000 do not exceed.
+    /// 99.9th percentile.
     pub p99_9: Duration,
-    /// What none exceeds.
+    /// Maximum.
     pub max: Duration,
-    /// How many are below each power of two of a microsecond, and not below the one before.
+    /// Number of times below each power of two of a microsecond and not below the previous one.
     pub steps: Vec<(Duration, u64)>,
 }
 

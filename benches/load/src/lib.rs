@@ -1,8 +1,8 @@
 //! Loads of `peeklock bench`: on a broker in a process of its own, on a running broker, or on a broker in this process.
 //! A message counts after it was sent with acknowledgement, received under lock, and completed with acknowledgement.
 //!
-//! The program parses [`Flags`], makes a [`Plan`] of them and prints the text that [`Flags::run`] returns. The broker of a
-//! load is the current executable with the command `serve`.
+//! The program parses [`Flags`], makes a [`Plan`] and prints the text that [`Flags::run`] returns.
+//! The broker of a load is the current executable with the command `serve`.
 //!
 //! Read `plan.rs` for the loads, `messages.rs` for the way of most messages, `client.rs` for the transports. `cycle`,
 //! `beside`, `scheduled` and `delayed` are for developers of the broker: they run only in this process and count the
@@ -42,22 +42,22 @@ pub use plan::{Load, Over, Plan};
 use report::Report;
 use target::Target;
 
-/// Why a load could not be run.
+/// Reason why a load failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The broker did not start.
     #[error("broker cannot start: {0}")]
     Start(#[from] StartError),
-    /// The broker as a process did not start.
+    /// The broker did not start as a process.
     #[error("broker cannot start: {0}")]
     Served(String),
-    /// The broker refused something.
+    /// The broker refused an operation.
     #[error("load was refused: {0}")]
     Refused(#[from] BrokerError),
     /// A request over HTTP was refused or not answered.
     #[error("load was refused: {0}")]
     Http(String),
-    /// Something over AMQP was refused or not answered.
+    /// An operation over AMQP was refused or not answered.
     #[error("load was refused: {0}")]
     Amqp(#[from] client::amqp::AmqpFault),
     /// The store failed.
@@ -66,57 +66,57 @@ pub enum BenchError {
     /// The directory cannot be used.
     #[error("cannot create the directory for the load: {0}")]
     Directory(#[from] io::Error),
-    /// Nothing goes on any more.
+    /// The load makes no progress.
     #[error("the load made no progress for {seconds} s, with {done} of {all} done")]
     Stalled {
-        /// What is done.
+        /// Number of completed operations.
         done: u64,
-        /// What there is to do.
+        /// Number of all operations.
         all: u64,
-        /// How long nothing went on.
+        /// Seconds without progress.
         seconds: u64,
     },
     /// Messages were received and not completed.
     #[error("{left} messages are left that should have been completed")]
     Left {
-        /// How many.
+        /// The number of remaining messages.
         left: u64,
     },
     /// The broker has closed connections of the load.
     #[error("only {open} of {opened} connections are still open: the broker closed the others")]
     Closed {
-        /// How many are open.
+        /// Number of open connections.
         open: u64,
-        /// How many the load has opened.
+        /// Number of connections that the load has opened.
         opened: u64,
     },
-    /// This process may not open as many files.
+    /// This process may not open enough files.
     #[error(
         "{needed} open files are needed and {limit} are allowed: raise the limit (ulimit -n), or \
          give a smaller --count"
     )]
     Files {
-        /// What the load needs.
+        /// Number of files that the load needs.
         needed: u64,
-        /// What the system allows.
+        /// Number of files that the system permits.
         limit: u64,
     },
     /// A call of the system failed.
     #[error("{0}")]
     System(io::Error),
-    /// A process that runs half of the load failed.
+    /// A child process that runs half of the load failed.
     #[error("{0}")]
     Half(String),
-    /// A signal ended it.
+    /// A signal interrupted the load.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// A directory that is removed with all in it when this is dropped.
+/// A directory that is removed with its content on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a directory in another.
+    /// Creates a directory in another.
     fn within(path: &Path) -> io::Result<Self> {
         let path = path.join(format!("peeklock-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
@@ -124,7 +124,7 @@ impl Scratch {
         Ok(Self(path.canonicalize()?))
     }
 
-    /// A path in it.
+    /// A path in the directory.
     fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -132,7 +132,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The journal of a load that was interrupted may make one more file meanwhile.
+        // The journal of an interrupted load may create one more file meanwhile.
         let mut removed = std::fs::remove_dir_all(&self.0);
         for _ in 0..8 {
             match &removed {
@@ -149,9 +149,9 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs a load over a transport, until it is done or `interrupted`. Whatever becomes of it, the broker
-/// that was started for it has ended and its directory is gone when this returns; one that was given has
-/// no queue of it.
+/// Runs a load over a transport until its end or until `interrupted`. In any case, a broker that
+/// was started for the load has ended and its directory is removed on return; a given broker keeps
+/// no queue of the load.
 async fn run(
     plan: &Plan,
     bar: &ProgressBar,
@@ -169,7 +169,7 @@ async fn run(
         result = work => result,
     };
     if result.is_err() && plan.url.is_some() {
-        // As far as the broker lets us: what failed may be the broker.
+        // Best effort: the broker itself may have failed.
         tokio::time::timeout(CLEAN_TIME_MAX, clean(plan))
             .await
             .unwrap_or(Ok(()))
@@ -178,16 +178,16 @@ async fn run(
     result
 }
 
-/// How long it may take to remove what a load has left on a broker that is not ours.
+/// Time limit for the removal of queues from a broker that this process did not start.
 const CLEAN_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Removes the queues of a load that did not come to its end.
+/// Removes the queues of an interrupted load.
 async fn clean(plan: &Plan) -> Result<(), BenchError> {
     let client = Target::start(plan).await?.connect(plan.over).await?;
     if plan.load != Load::Queues {
         return client.delete_queue(&messages::queue()).await;
     }
-    // They were created in this order, but for those that were under way.
+    // They were created in this order, except for the requests in flight.
     let under_way = plan.clients * plan.window;
     let mut absent = 0;
     for number in 0..plan.count {
@@ -232,12 +232,12 @@ async fn over_target(
     Ok(report)
 }
 
-/// How long nothing may go on before a load is given up.
+/// Time without progress after which a load fails.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
-/// How often the bar is told.
+/// Interval between updates of the progress bar.
 const BAR_EVERY: Duration = Duration::from_millis(100);
 
-/// Does some work, shows on the bar how far it is, and gives up when nothing goes on any more.
+/// Runs `work`, shows its progress on the bar, and fails when it makes no progress.
 async fn watched<T>(
     bar: &ProgressBar,
     all: u64,

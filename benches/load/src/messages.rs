@@ -1,4 +1,4 @@
-//! Senders and receivers at the same time: W1 to W4.
+//! Concurrent senders and receivers: W1 to W4.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,24 +18,24 @@ use super::report::Report;
 use super::target::Target;
 use super::{BenchError, watched};
 
-/// Messages before those that are measured, so that threads, files and connections are warm: one of
-/// ten, but no more than this.
+/// Maximum number of warm-up messages, which make threads, files and connections ready: a tenth of
+/// the messages, up to this number.
 const WARM_MAX: u64 = 20_000;
-/// What queues of loads may hold.
+/// Maximum size of a load's queue.
 pub const QUEUE_MEGABYTES: u64 = 4_096;
-/// A body that is at least as long begins with the instant at which it was sent, in hexadecimal.
+/// A body of at least this length begins with its send time in hexadecimal.
 const STAMP_CHARS: usize = 16;
 
-/// One way through a number of messages, which all clients share.
+/// One pass of a number of messages, which all clients share.
 pub struct Run {
-    /// Where they go.
+    /// The destination of the messages.
     pub queue: String,
-    /// Commands that each client has under way.
+    /// Commands in flight per client.
     pub window: usize,
     load: Load,
     body_bytes: usize,
     messages: u64,
-    /// Deliveries altogether: for a topic, one to each subscription.
+    /// Total number of deliveries: for a topic, one for each subscription.
     deliveries: u64,
     began: Instant,
     taken: AtomicU64,
@@ -46,7 +46,7 @@ pub struct Run {
     is_all_received: watch::Sender<bool>,
 }
 
-/// Who works in a phase of a load.
+/// The clients that work in a phase of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     Senders,
@@ -54,12 +54,12 @@ pub enum Who {
     Both,
 }
 
-/// What a phase took.
+/// Results of a phase.
 pub struct Phase {
     pub elapsed: Duration,
-    /// Of the process of the broker.
+    /// CPU time of the broker process.
     pub cpu: Option<Duration>,
-    /// Of this process.
+    /// CPU time of this process.
     pub load_cpu: Option<Duration>,
     pub send: Latencies,
     pub end_to_end: Latencies,
@@ -68,19 +68,19 @@ pub struct Phase {
     pub redelivered: u64,
 }
 
-/// Clients with their connections, and the queue they use.
+/// Clients with their connections, and their queue.
 pub struct Crowd<'a> {
     plan: &'a Plan,
     target: &'a Target,
     queue: String,
-    /// Where it is received from: the queue itself, or the subscriptions of a topic.
+    /// The receivers' paths: the queue itself, or the subscriptions of a topic.
     sources: Vec<String>,
     admin: Client,
     senders: Vec<Client>,
     receivers: Vec<Client>,
 }
 
-/// Sends, receives and completes all messages at once.
+/// Sends, receives and completes all messages concurrently.
 pub async fn run(
     plan: &Plan,
     target: &Target,
@@ -114,44 +114,44 @@ impl Run {
         }
     }
 
-    /// Takes one message to send; false if there is none left.
+    /// Takes one message to send; false if none is left.
     pub fn take(&self) -> bool {
         self.taken.fetch_add(1, Ordering::Relaxed) < self.messages
     }
 
-    /// The body of a message that is sent now.
+    /// The body of a message that is sent at `now`.
     pub fn body(&self, now: Instant) -> Bytes {
         let mut body = self.blank_body();
         self.stamp(&mut body, now);
         body.into()
     }
 
-    /// A body that does not say yet when it is sent.
+    /// A body without a send time.
     pub fn blank_body(&self) -> Vec<u8> {
         vec![b'x'; self.body_bytes]
     }
 
-    /// Has a body say that it is sent now, if it is long enough.
+    /// Writes the send time into a body that is long enough.
     pub fn stamp(&self, body: &mut [u8], now: Instant) {
         if let Some(mut begin) = body.get_mut(..STAMP_CHARS) {
             let nanoseconds = now.duration_since(self.began).as_nanos();
-            // As long as the place it is written to.
+            // The text has the length of its place.
             std::io::Write::write_fmt(&mut begin, format_args!("{nanoseconds:016x}"))
                 .unwrap_or_default();
         }
     }
 
-    /// Whether a message is sent only when the one before it is through, so that no send waits for the
-    /// sync of a completion.
+    /// Whether each message is sent after the previous one is completed, so that no send waits for
+    /// the sync of a completion.
     pub fn is_one_at_a_time(&self) -> bool {
         self.load == Load::Latency
     }
 
-    /// A send was acknowledged. Returns when the next may follow.
+    /// Records an acknowledged send. Returns when the next may follow.
     pub async fn sent(&self) {
         let sent = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
         if self.is_one_at_a_time() {
-            // The sender is ours.
+            // This value owns the sender, so the wait cannot fail.
             let wait = async {
                 self.completed.subscribe().wait_for(|count| *count >= sent).await.map(drop)
             };
@@ -159,14 +159,14 @@ impl Run {
         }
     }
 
-    /// So many completions were acknowledged.
+    /// Records `count` acknowledged completions.
     pub fn completed(&self, count: u64) {
         if self.is_one_at_a_time() {
             self.completed.send_modify(|completed| *completed += count);
         }
     }
 
-    /// A message was received under lock.
+    /// Records a message that was received under lock.
     pub fn received(&self, body: &[u8], delivery_count: u32, took: &Latencies) {
         if delivery_count > 1 {
             self.redelivered.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Run {
 
     /// Waits until every message was received.
     pub async fn all_received(&self) {
-        // The sender is ours.
+        // This value owns the sender, so the wait cannot fail.
         self.is_all_received.subscribe().wait_for(|all| *all).await.map(drop).unwrap_or_default();
     }
 }
@@ -194,7 +194,7 @@ pub fn queue() -> String {
 }
 
 impl<'a> Crowd<'a> {
-    /// Creates the queue and connects everybody.
+    /// Creates the queue and connects all clients.
     pub async fn gather(plan: &'a Plan, target: &'a Target) -> Result<Self, BenchError> {
         let queue = queue();
         let crowd = Self::connect(plan, target, &queue, vec![queue.clone()]).await?;
@@ -202,7 +202,7 @@ impl<'a> Crowd<'a> {
         Ok(crowd)
     }
 
-    /// The same with a topic and its subscriptions, which the receivers share.
+    /// Creates a topic and its subscriptions, which the receivers share, and connects all clients.
     pub async fn gather_at_topic(plan: &'a Plan, target: &'a Target) -> Result<Self, BenchError> {
         let topic = queue();
         let names: Vec<_> = (0..plan.subscriptions).map(|number| format!("s{number}")).collect();
@@ -227,7 +227,7 @@ impl<'a> Crowd<'a> {
         Ok(Self { plan, target, queue: queue.to_owned(), sources, admin, senders, receivers })
     }
 
-    /// Lets some or all of them work until they are through.
+    /// Runs the given clients until all messages are processed.
     pub async fn phase(
         &self,
         bar: &ProgressBar,
@@ -280,7 +280,7 @@ impl<'a> Crowd<'a> {
             redelivered: run.redelivered.load(Ordering::Relaxed),
         };
         if who != Who::Senders {
-            // What was received and not completed would be there still.
+            // Messages that were received and not completed would still be in the queue.
             for source in &self.sources {
                 let left = self.admin.messages_in(source).await?;
                 if left > 0 {
@@ -296,12 +296,12 @@ impl<'a> Crowd<'a> {
         self.admin.delete_queue(&self.queue).await
     }
 
-    /// How often so many messages are received altogether.
+    /// Number of deliveries of `messages` messages.
     pub fn deliveries(&self, messages: u64) -> u64 {
         messages.saturating_mul(self.sources.len() as u64)
     }
 
-    /// Who receives from where: all from one queue, or each from some subscriptions.
+    /// The receivers with their paths: all of one queue, or each of some subscriptions.
     fn receivers_of_sources(&self) -> Vec<(&Client, &str)> {
         let count = self.receivers.len().max(self.sources.len());
         let clients = self.receivers.iter().cycle();
@@ -322,7 +322,7 @@ impl Phase {
     fn told(&self, plan: &Plan, target: &Target, report: &mut Report) {
         report.count("sent", "sent with acknowledgement", self.sent);
         report.count("received", "received under lock", self.received);
-        // The queue is empty afterwards, and a run with messages left has no report.
+        // The queue is empty afterwards; a run with remaining messages has no report.
         report.count("completed", "completed with acknowledgement", self.received);
         report.count("redelivered", "delivered again", self.redelivered);
         report.seconds("elapsed_seconds", "took", self.elapsed);

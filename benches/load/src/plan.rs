@@ -1,4 +1,4 @@
-//! What can be run: the loads by name, and what each of them is unless told otherwise.
+//! The loads by name, and their default sizes. [`Flags`](crate::Flags) makes a [`Plan`] from them.
 
 use std::path::PathBuf;
 
@@ -59,34 +59,34 @@ pub enum Over {
 }
 
 impl Over {
-    /// As the command line spells it.
+    /// The name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
 impl Load {
-    /// As the command line spells it.
+    /// The name on the command line.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether it is about the journal of a broker in this process and nothing else.
+    /// Whether it measures only the journal of a broker in this process.
     pub const fn is_in_process_only(self) -> bool {
         matches!(self, Self::Cycle | Self::Beside | Self::Scheduled | Self::Delayed)
     }
 
-    /// Whether it knows a floor.
+    /// Whether a floor can be measured.
     pub const fn has_floor(self) -> bool {
         matches!(self, Self::Latency | Self::Throughput | Self::Small | Self::Cycle)
     }
 
-    /// Whether it counts something else than messages.
+    /// Whether it counts queues or connections instead of messages.
     pub const fn is_of_things(self) -> bool {
         matches!(self, Self::Queues | Self::Connections)
     }
 
-    /// Clients, window, messages, bytes of a body.
+    /// Default numbers of clients, window, messages and body bytes.
     pub const fn shape(self) -> Shape {
         let shape = Shape { clients: 4, window: 256, messages: 200_000, body_bytes: 1_024 };
         match self {
@@ -105,59 +105,60 @@ impl Load {
 /// The numbers of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Senders, and as many receivers.
+    /// Number of senders, and of receivers.
     pub clients: usize,
-    /// Commands that each of them has under way.
+    /// Commands in flight per client.
     pub window: usize,
-    /// Messages altogether.
+    /// Total number of messages.
     pub messages: u64,
     /// Bytes of a body.
     pub body_bytes: usize,
 }
 
-/// Over HTTP a window is as many connections: HTTP/1.1 answers one request at a time (SND-10).
+/// Window over HTTP, which is the number of connections: HTTP/1.1 answers one request at a time
+/// (SND-10).
 pub const HTTP_WINDOW: usize = 16;
 
-/// What is to be run.
+/// A load with all its parameters.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The load.
     pub load: Load,
-    /// The way in.
+    /// The transport.
     pub over: Over,
-    /// A broker that runs already.
+    /// The URL of a running broker; none to start one.
     pub url: Option<String>,
-    /// Whom to trust there, and who the clients are.
+    /// Trusted authorities and client certificates for that broker.
     pub tls: ClientTls,
-    /// Where a broker of our own writes.
+    /// The directory of a broker that the load starts.
     pub place: PathBuf,
     /// Whether the disk is measured too.
     pub floor: bool,
-    /// Senders, and as many receivers.
+    /// Number of senders, and of receivers.
     pub clients: usize,
-    /// Commands that each of them has under way.
+    /// Commands in flight per client.
     pub window: usize,
-    /// Messages altogether.
+    /// Total number of messages.
     pub messages: u64,
     /// Bytes of a body.
     pub body_bytes: usize,
-    /// Queues or connections.
+    /// Number of queues or connections.
     pub count: u64,
     /// Subscriptions of the topic of a load.
     pub subscriptions: usize,
-    /// Threads of this process that make the load.
+    /// Number of threads of this process that produce the load.
     pub threads: usize,
     /// Maximum number of files that this process may have open; `None` where there is no known limit.
     pub open_files_max: Option<u64>,
 }
 
 impl Plan {
-    /// Whether the broker syncs before it acknowledges; unknown for one that is not ours.
+    /// Whether the broker syncs before it acknowledges; unknown for a given broker.
     pub fn is_durable(&self) -> Option<bool> {
         self.url.is_none().then_some(self.load != Load::Memory)
     }
 
-    /// What is done, in words.
+    /// Adds the parameters to the report.
     pub fn told(&self, report: &mut Report) {
         report.text("load", "load", self.load.name());
         report.text("over", "over", self.over.name());

@@ -1,4 +1,4 @@
-//! What a process has used, as `/proc` tells it; nothing on systems without.
+//! Resource use of a process, read from `/proc`; absent on other systems.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ impl Process {
         Self(id)
     }
 
-    /// This one.
+    /// The current process.
     pub fn own() -> Self {
         Self(std::process::id())
     }
 
-    /// CPU time of all its threads, in the system and out of it; in steps of 10 ms as a rule.
+    /// CPU time of all its threads, in user and system mode; usually in steps of 10 ms.
     pub fn cpu(self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0)).ok()?;
         // The name, in parentheses, may have spaces and parentheses.
@@ -27,25 +27,25 @@ impl Process {
         Some(Duration::from_millis(ticks.checked_mul(1_000)? / ticks_per_second()))
     }
 
-    /// Memory that is resident.
+    /// Resident memory.
     pub fn resident_bytes(self) -> Option<u64> {
         self.status("VmRSS:")
     }
 
-    /// The most that ever was. The system keeps both counts apart for each CPU and sums them up in steps, so this
-    /// may be some hundred KiB below what was resident.
+    /// Maximum resident memory. The system keeps both counts separately for each CPU and adds them
+    /// up in steps, so this may be some hundred KiB below the actual maximum.
     pub fn resident_bytes_max(self) -> Option<u64> {
         self.status("VmHWM:")
     }
 
-    /// Bytes that it has written to files since it was started. What goes over sockets is not in it, unless it is
-    /// written in several pieces by one call.
+    /// Bytes written to files since its start. Excludes bytes written to sockets, unless one call
+    /// writes them in several pieces.
     pub fn written_bytes(self) -> Option<u64> {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.0)).ok()?;
         io.lines().find_map(|line| line.strip_prefix("wchar:"))?.trim().parse().ok()
     }
 
-    /// Sockets that it has open.
+    /// Number of its open sockets.
     pub fn sockets(self) -> Option<u64> {
         let files = std::fs::read_dir(format!("/proc/{}/fd", self.0)).ok()?;
         let is_socket = |file: &std::fs::DirEntry| {
@@ -88,7 +88,8 @@ mod tests {
             sum = std::hint::black_box((0..10_000).fold(sum, u64::wrapping_add));
         }
         let (now, most) = (own.resident_bytes().unwrap(), own.resident_bytes_max().unwrap());
-        // Not beside each other: they are two readings of counts that are not exact.
+        // The two values are not compared with each other: they are separate readings of inexact
+        // counts.
         assert!(1 << 20 < now, "{now}");
         assert!((HELD_BYTES - (4 << 20)) as u64 <= most, "{most}");
     }

@@ -1,4 +1,5 @@
-//! Many queues (W7): how long they take to create, many requests under way, and what they cost.
+//! Many queues (W7): measures the time to create them with many requests in flight, and their
+//! memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -14,10 +15,10 @@ use super::report::Report;
 use super::target::Target;
 use super::{BenchError, watched};
 
-/// What each of them may hold.
+/// Maximum size of each queue.
 const MEGABYTES: u64 = 1_024;
 
-/// Creates them all; each client has a window of requests under way.
+/// Creates all queues; each client has a window of requests in flight.
 pub async fn run(
     plan: &Plan,
     target: &Target,
@@ -25,7 +26,7 @@ pub async fn run(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let mut clients = Vec::new();
-    // Over HTTP a client of its own has a connection of its own, with one request under way.
+    // Over HTTP, each request in flight needs a client with its own connection.
     let (of_clients, window) = match plan.over {
         Over::Http => (plan.clients * plan.window, 1),
         Over::Websocket | Over::WebsocketJson | Over::Amqp | Over::InProcess => {
@@ -35,7 +36,7 @@ pub async fn run(
     for _ in 0..of_clients {
         clients.push(target.connect(plan.over).await?);
     }
-    // Connected before, so that memory is that of queues.
+    // Connects first, so that the memory difference belongs to queues.
     let first = target.connect(plan.over).await?;
     first.create_queue(&name(0), MEGABYTES).await?;
     let resident = || target.process().and_then(Process::resident_bytes);
@@ -85,7 +86,7 @@ pub async fn run(
     Ok(())
 }
 
-/// The path of one of them.
+/// The path of a queue.
 pub fn name(number: u64) -> String {
     format!("peeklock-bench-{}-{number}", std::process::id())
 }

@@ -1,5 +1,4 @@
-//! A disk that remembers what is asked of another, so that the same can be asked again without a
-//! broker.
+//! A disk that forwards and records operations, so that they can be repeated without a broker.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,18 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock::store::journal::disk::{Disk, DiskFile};
 
-/// One thing that was asked of the disk.
+/// A recorded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A file of this size was made, with its space taken.
+    /// A file of this size was created and allocated.
     Create { file: u64, bytes: u64 },
-    /// So many bytes were written there.
+    /// `bytes` bytes were written at `offset`.
     Write { file: u64, offset: u64, bytes: u64 },
     /// A file was synced.
     Sync { file: u64 },
 }
 
-/// The disk.
+/// The recording disk.
 pub struct Recorder {
     disk: Arc<dyn Disk>,
     steps: Arc<Mutex<Vec<Step>>>,
@@ -26,12 +25,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder in front of a disk.
+    /// Records the operations on `disk`.
     pub fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk, steps: Arc::default(), next_file: AtomicU64::new(0) }
     }
 
-    /// What was asked since the last call, in order.
+    /// The operations since the last call, in order.
     pub fn take(&self) -> Vec<Step> {
         std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -81,7 +80,8 @@ struct RecordedFile {
 impl RecordedFile {
     fn note(&self, step: Step) {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        // A group in several pieces is one write to who has nothing else to do.
+        // Adjacent pieces count as one write, because a loop without other work would write them at
+        // once.
         if let (Some(Step::Write { file, offset, bytes }), Step::Write { bytes: more, .. }) =
             (steps.last_mut(), step)
             && step == (Step::Write { file: *file, offset: *offset + *bytes, bytes: more })

@@ -1,5 +1,4 @@
-//! What a load says when it is done: one row for each figure, as a table for people or as JSON for
-//! programs.
+//! The report of a load: one row for each figure, as a table for people or as JSON for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::latency::Summary;
 
-/// Characters of the longest bar of a histogram.
+/// Length of the longest bar of a histogram, in characters.
 const BAR_CHARS: u64 = 40;
 
 /// Figures in the order in which they are shown.
@@ -38,49 +37,49 @@ enum Figure {
 }
 
 impl Report {
-    /// A word.
+    /// Adds a text.
     pub fn text(&mut self, key: &'static str, label: &str, text: String) {
         self.row(key, label, Figure::Text(text));
     }
 
-    /// A number.
+    /// Adds a number.
     pub fn count(&mut self, key: &'static str, label: &str, count: u64) {
         self.row(key, label, Figure::Count(count));
     }
 
-    /// Units a second.
+    /// Adds a rate per second; returns it.
     pub fn rate(&mut self, key: &'static str, label: &str, count: u64, elapsed: Duration) -> f64 {
         let rate = rate(count, elapsed);
         self.row(key, label, Figure::Rate(rate));
         rate
     }
 
-    /// One figure to another.
+    /// Adds a ratio.
     pub fn ratio(&mut self, key: &'static str, label: &str, ratio: f64) {
         self.row(key, label, Figure::Ratio(ratio));
     }
 
-    /// A time, in seconds.
+    /// Adds a time in seconds.
     pub fn seconds(&mut self, key: &'static str, label: &str, time: Duration) {
         self.row(key, label, Figure::Seconds(time.as_secs_f64()));
     }
 
-    /// A time, in milliseconds.
+    /// Adds a time in milliseconds.
     pub fn milliseconds(&mut self, key: &'static str, label: &str, time: Duration) {
         self.row(key, label, Figure::Milliseconds(time));
     }
 
-    /// A size.
+    /// Adds a size.
     pub fn bytes(&mut self, key: &'static str, label: &str, bytes: u64) {
         self.row(key, label, Figure::Bytes(bytes));
     }
 
-    /// A size, or that it is not known.
+    /// Adds a size, or that it is unknown.
     pub fn bytes_if_known(&mut self, key: &'static str, label: &str, bytes: Option<u64>) {
         self.row(key, label, bytes.map_or(Figure::Unknown, Figure::Bytes));
     }
 
-    /// CPU for a million of something, or that it is not known.
+    /// Adds CPU time per million units, or that it is unknown.
     pub fn cpu_per_million(
         &mut self,
         key: &'static str,
@@ -93,7 +92,7 @@ impl Report {
         self.row(key, label, per_million.map_or(Figure::Unknown, Figure::Seconds));
     }
 
-    /// A histogram; nothing if there is nothing in it.
+    /// Adds a histogram, unless it is empty.
     pub fn latency(&mut self, key: &'static str, label: &str, latency: Summary) {
         if latency.count > 0 {
             self.row(key, label, Figure::Latency(latency));
@@ -104,14 +103,14 @@ impl Report {
         self.rows.push(Row { key, label: label.to_owned(), figure });
     }
 
-    /// For programs: one object.
+    /// The report as one JSON object.
     pub fn json(&self) -> String {
         let members = self.rows.iter().map(|row| (row.key.to_owned(), row.figure.json()));
         let object = Value::Object(members.collect::<Map<_, _>>());
         format!("{object:#}\n")
     }
 
-    /// For people.
+    /// The report as a table.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for Row { label, figure, .. } in &self.rows {
@@ -177,7 +176,7 @@ impl Figure {
 fn write_steps(text: &mut String, summary: &Summary) {
     let most = summary.steps.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
     for (below, count) in &summary.steps {
-        // A bar for everything that is there, however short.
+        // Each non-empty step has a bar.
         let chars = (count * BAR_CHARS).div_ceil(most);
         let bar = "#".repeat(usize::try_from(chars).unwrap_or(0));
         writeln!(text, "    below {:>8} {count:>9} {bar}", spoken(*below)).unwrap_or_default();
@@ -194,14 +193,14 @@ fn spoken(time: Duration) -> String {
     }
 }
 
-/// Units a second.
+/// Units per second.
 pub fn rate(count: u64, elapsed: Duration) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a rate is no exact number")]
     let count = count as f64;
     count / elapsed.as_secs_f64().max(1e-9)
 }
 
-/// One number to another.
+/// The ratio of two numbers.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is no exact number")]
 pub fn ratio(of: u64, to: u64) -> f64 {
     of as f64 / to.max(1) as f64

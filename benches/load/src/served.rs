@@ -1,4 +1,4 @@
-//! A broker as a process of its own: this program, on free ports of loopback.
+//! A broker in its own process: the current executable, on free loopback ports.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use super::BenchError;
 use super::process::Process;
 
-/// How long it may take to start.
+/// Time limit for its start.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A running broker; ends when this is dropped.
+/// A running broker, which ends on drop.
 pub struct Served {
     process: Child,
-    /// Kept open: the broker may write to it.
+    /// Kept open, because the broker may write to it.
     _output: BufReader<ChildStdout>,
-    /// Where it listens.
+    /// Its addresses.
     pub urls: Urls,
 }
 
-/// Where a broker listens.
+/// The addresses of a broker.
 pub struct Urls {
     /// For WebSocket.
     pub websocket: String,
@@ -30,18 +30,19 @@ pub struct Urls {
     pub amqp: String,
 }
 
-/// What the load needs of it beside the defaults.
+/// Settings of the load that differ from the defaults.
 pub struct ServedSettings {
-    /// Keep messages in memory only.
+    /// Whether messages are kept in memory only.
     pub ephemeral: bool,
-    /// Connections it takes by each transport: WebSocket, HTTP, AMQP. Room for all is reserved at the start.
+    /// Maximum connections by transport: WebSocket, HTTP, AMQP. Memory for all is reserved at the
+    /// start.
     pub connections: [u64; 3],
-    /// Queues it may have.
+    /// Maximum number of queues.
     pub queues: u64,
 }
 
 impl Served {
-    /// Starts one that writes into this directory alone, whatever the surroundings would set.
+    /// Starts a broker that writes only into this directory, regardless of environment variables.
     pub async fn start(path: &Path, settings: &ServedSettings) -> Result<Self, BenchError> {
         let log_path = path.join("broker.log");
         let mut command = Command::new(std::env::current_exe()?);
@@ -78,7 +79,7 @@ impl Served {
         command
             .env("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", all.to_string())
             .env("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", settings.queues.to_string());
-        // An interrupt at the terminal is for us, who end it.
+        // This process handles an interrupt at the terminal and ends the broker.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut starting = Starting(Some(command.spawn()?));
@@ -110,7 +111,7 @@ impl Drop for Served {
     }
 }
 
-/// A process that is not ready yet; ended if nobody takes it.
+/// A process that is not ready yet; killed on drop.
 struct Starting(Option<Child>);
 
 impl Starting {
@@ -128,14 +129,14 @@ impl Drop for Starting {
     }
 }
 
-/// At once: nothing that it has is kept.
+/// Kills the process at once, because its data is not needed.
 fn end(process: &mut Child) {
     if let Err(error) = process.kill().and_then(|()| process.wait()) {
         tracing::warn!(pid = process.id(), %error, "could not stop the broker of the load");
     }
 }
 
-/// Reads where the broker listens, from its banner; none if it ends before it says so.
+/// Reads the addresses from the banner; none if the broker ends earlier.
 fn urls(output: ChildStdout) -> Option<(BufReader<ChildStdout>, Urls)> {
     let mut output = BufReader::new(output);
     let (mut websocket, mut http, mut amqp) = (None, None, None);

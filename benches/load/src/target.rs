@@ -1,4 +1,4 @@
-//! The broker under load, and what it has used.
+//! The broker under load, and its resource use.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use super::served::{Served, ServedSettings};
 use super::{BenchError, Scratch};
 use peeklock::tls::place::{self, Place};
 
-/// Connections beside those of the load.
+/// Connections in addition to those of the load.
 const SPARE_CONNECTIONS: u64 = 64;
 
-/// The broker. What belongs to it ends before its directory is removed.
+/// The broker. Its parts end before its directory is removed.
 pub struct Target {
     kind: Kind,
     scratch: Option<Scratch>,
-    /// Whom to trust at a broker that is not ours, and who the clients are.
+    /// Trusted authorities and client certificates for a given broker.
     tls: ClientTls,
 }
 
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 impl Target {
-    /// Starts what the plan wants, or takes what is there.
+    /// Starts a broker for the plan, or uses the given one.
     pub async fn start(plan: &Plan) -> Result<Self, BenchError> {
         if let Some(url) = &plan.url {
             let tls = plan.tls.clone();
@@ -80,7 +80,7 @@ impl Target {
         self.scratch.as_ref().map_or_else(|| PathBuf::from(name), |scratch| scratch.at(name))
     }
 
-    /// A connection of a new client.
+    /// Connects a new client.
     pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
         let beside;
         let [websocket, http, amqp] = match &self.kind {
@@ -103,7 +103,7 @@ impl Target {
         }
     }
 
-    /// The process that the broker runs in; unknown if it is not ours.
+    /// The process of the broker; none for a given broker.
     pub fn process(&self) -> Option<Process> {
         match &self.kind {
             Kind::Served(served) => Some(served.process()),
@@ -112,7 +112,7 @@ impl Target {
         }
     }
 
-    /// Whose CPU and memory are told.
+    /// The name of the process whose CPU and memory are reported.
     pub const fn of_whom(&self) -> &'static str {
         match &self.kind {
             Kind::Served(_) => "broker",
@@ -121,7 +121,7 @@ impl Target {
         }
     }
 
-    /// Ends a broker of our own and removes what it wrote.
+    /// Ends a broker that the load started, and removes its files.
     pub async fn stop(self) {
         if let Kind::InProcess(broker) = &self.kind
             && let Err(error) = broker.stop(Duration::ZERO).await

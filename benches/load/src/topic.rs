@@ -1,7 +1,7 @@
-//! One topic and its subscriptions, beside a queue in the same run: W5 beside W2.
+//! One topic with its subscriptions, compared with a queue in the same run (W5 and W2).
 //!
-//! A message of the topic is delivered to each subscription. What the broker writes for it, with the
-//! completions of all, is told for each published message: the content is stored once.
+//! A message of the topic is delivered to each subscription. The bytes that the broker writes for
+//! it and its completions are reported per published message, because the content is stored once.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::process::Process;
 use super::report::{self, Report};
 use super::target::Target;
 
-/// Messages before those that are measured: one of ten, but no more than this.
+/// Maximum number of warm-up messages; otherwise a tenth of the messages.
 const WARM_MAX: u64 = 5_000;
 
 /// Sends to a queue, then to a topic, and receives everything from all subscriptions.
@@ -24,7 +24,7 @@ pub async fn run(
     bar: &ProgressBar,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    // About as long as the load itself.
+    // Takes about as long as the load itself.
     let to_queue = plan.messages.saturating_mul(plan.subscriptions as u64 / 2).max(plan.messages);
     let crowd = Crowd::gather(plan, target).await?;
     crowd.phase(bar, Who::Both, warm(to_queue)).await?;
@@ -33,7 +33,7 @@ pub async fn run(
 
     let crowd = Crowd::gather_at_topic(plan, target).await?;
     crowd.phase(bar, Who::Both, warm(plan.messages)).await?;
-    // What AMQP writes to a socket in several pieces by one call, Linux counts as if it went to a file.
+    // Linux counts socket output as file output if one call writes several pieces, as AMQP does.
     let process = target.process().filter(|_| plan.over != Over::Amqp);
     let written = || process.and_then(Process::written_bytes);
     let before = written();
@@ -54,7 +54,7 @@ struct Outcome {
     to_queue: u64,
     topic: Phase,
     deliveries: u64,
-    /// What the broker has written to files for the messages of the topic.
+    /// Bytes that the broker wrote to files for the messages of the topic.
     bytes: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ fn told(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
     report.bytes_if_known("resident_bytes_max", "peak resident memory", resident);
 }
 
-/// How many times the deliveries of a queue there are in the same time.
+/// The delivery rate of the topic relative to the queue.
 fn rates(deliveries: u64, took: Duration, to_queue: u64, queue: &Phase) -> f64 {
     let of_queue = report::rate(to_queue, queue.elapsed);
     if of_queue > 0.0 { report::rate(deliveries, took) / of_queue } else { 0.0 }

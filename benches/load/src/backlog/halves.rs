@@ -1,5 +1,5 @@
-//! A backlog in process: one process sends everything; another opens it, receives and completes
-//! everything, so that the memory of each is told alone.
+//! A backlog in process: one process sends all messages; another opens the store, receives and
+//! completes them. The memory of each process is measured separately.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use crate::BenchError;
 use crate::cycle::{Cycle, drain, in_shares, send};
 use crate::process::Process;
 
-/// What one half took.
+/// Time and memory of one half.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Half {
-    /// Until the broker was ready.
+    /// Time until the broker was ready.
     pub opening: Duration,
-    /// To send, or to receive and complete.
+    /// Time to send, or to receive and complete.
     pub working: Duration,
-    /// The most memory that was resident; none where the system does not tell.
+    /// Maximum resident memory; none if the system does not report it.
     pub resident_bytes_max: Option<u64>,
 }
 
-/// Sends everything, to a queue that may hold 4096 megabytes.
+/// Sends all messages to a queue of at most 4096 megabytes.
 pub async fn fill(path: &Path, cycle: Cycle, progress: &dyn Fn(usize)) -> Result<Half, BenchError> {
     let started = Instant::now();
     let broker = open(path).await?;
@@ -41,7 +41,7 @@ pub async fn fill(path: &Path, cycle: Cycle, progress: &dyn Fn(usize)) -> Result
     Ok(Half { opening, working, resident_bytes_max })
 }
 
-/// Opens what was sent, receives and completes it.
+/// Opens the store, then receives and completes all messages.
 pub async fn empty(
     path: &Path,
     cycle: Cycle,
@@ -55,7 +55,7 @@ pub async fn empty(
     in_shares(cycle, progress, |count| drain(&entity, count, cycle.list)).await?;
     let working = started.elapsed();
     let resident_bytes_max = Process::own().resident_bytes_max();
-    // What is not given back after a second is kept.
+    // Memory that is not released after a second stays in use.
     tokio::time::sleep(Duration::from_secs(1)).await;
     broker.stop(Duration::ZERO).await?;
     Ok(Half { opening, working, resident_bytes_max })
@@ -66,7 +66,7 @@ async fn open(path: &Path) -> Result<Broker, BenchError> {
     Ok(Broker::builder().store(store).start().await?)
 }
 
-/// How many files of the log there are.
+/// Number of files of the log.
 pub fn segments(path: &Path) -> std::io::Result<usize> {
     let is_log = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".log");
     Ok(std::fs::read_dir(path)?.flatten().filter(is_log).count())

@@ -1,18 +1,18 @@
-//! Over AMQP 1.0, on the codec of the transport: each client has a connection with one session, and for each
-//! thing that it does one link.
+//! A client over AMQP 1.0, on the codec of the transport. Each client has a connection with one
+//! session, and one link per activity.
 //!
 //! ```text
 //!   open ─► link ─► send ◄─► accepted                    a transfer for each message
-//!             └───► receive ◄─► settle ◄─► accepted      a disposition for what came together
+//!             └───► receive ◄─► settle ◄─► accepted      a disposition for messages received together
 //! ```
 //!
-//! What is compared with WebSocket: a window is of transfers that are not answered, and of deliveries whose
-//! completion is not; credit comes back with completions in steps of a quarter, and what is ready is written
-//! at once, 256 KiB at most, as the client over WebSocket does. Completions are in ranges, which is how AMQP
-//! says many of them; each is answered.
+//! For a fair comparison with WebSocket, a window counts unconfirmed transfers, and deliveries
+//! whose completion is unconfirmed. Credit is returned with completions, in steps of a quarter of
+//! the window, and output is written at once, in pieces of at most 256 KiB, like the WebSocket
+//! client. Completions are sent as ranges of deliveries; the broker confirms each.
 //!
-//! Absent on purpose: what a client in the field needs and a load does not, such as SASL, heartbeats, recovery
-//! and several links at a time. AMQP has no words for queues: those are made over WebSocket.
+//! Absent on purpose: features that a load does not need, such as SASL, heartbeats, recovery and
+//! several links at a time. AMQP has no operations to create queues, so WebSocket is used for that.
 
 mod connection;
 mod link;
@@ -37,25 +37,25 @@ use crate::latency::Latencies;
 use crate::messages::Run;
 use peeklock::tls::place::{self, Place};
 
-/// Why a connection over AMQP did not do what it was for.
+/// Reason why a connection over AMQP failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AmqpFault {
     /// The socket failed.
     #[error("connection failed: {0}")]
     Socket(#[from] io::Error),
-    /// There is no such URL.
+    /// The URL is invalid.
     #[error("the URL must have the form amqp://HOST:PORT or amqps://HOST:PORT")]
     NotAPlace,
     /// The broker has closed the socket.
     #[error("connection is closed")]
     Closed,
-    /// The broker refused something, or said what cannot be read.
+    /// The broker refused an operation, or sent unreadable bytes.
     #[error("{0}")]
     Refused(#[from] AmqpError),
-    /// The broker said something else than was awaited.
+    /// The broker sent an unexpected performative.
     #[error("broker answered with {0:?}")]
     Unexpected(Box<Performative>),
-    /// The broker does not begin as the protocol does.
+    /// The broker does not begin with the AMQP header.
     #[error("broker does not speak AMQP 1.0 without SASL")]
     Header,
 }
@@ -71,15 +71,16 @@ impl AmqpFault {
 pub struct Amqp {
     place: Arc<Place>,
     tls: ClientTls,
-    /// Connections with nothing to do. Who receives from several subscriptions has as many.
+    /// Idle connections. A client that receives from several subscriptions has several.
     idle: Arc<Mutex<Vec<Connection>>>,
-    /// Where queues are made, and who does when one is asked for.
+    /// The address for the creation of queues, and its client, connected on first use.
     websocket: Arc<str>,
     manager: Arc<OnceCell<peeklock::Client>>,
 }
 
 impl Amqp {
-    /// Connects to `amqp://HOST:PORT`, or `amqps://` with TLS, of a broker that listens for WebSocket too.
+    /// Connects to `amqp://HOST:PORT`, or `amqps://` with TLS, at a broker that also serves
+    /// WebSocket.
     pub async fn connect(url: &str, websocket: &str, tls: &ClientTls) -> Result<Self, BenchError> {
         let place = Place::parse(url, place::AMQP).ok_or(AmqpFault::NotAPlace)?;
         let connection = Connection::open(&place, tls).await?;
@@ -92,7 +93,7 @@ impl Amqp {
         })
     }
 
-    /// Handles that make queues and look into them.
+    /// Handles that create queues and read their counts.
     pub(super) async fn manager(&self) -> Result<&peeklock::Client, BenchError> {
         let mut options = ws::ClientOptions::default();
         options.tls = self.tls.clone();
@@ -119,7 +120,7 @@ impl Amqp {
         Ok(())
     }
 
-    /// A connection that is open, or a new one.
+    /// Takes an idle connection, or opens a new one.
     async fn take(&self) -> Result<Connection, AmqpFault> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match idle.filter(Connection::is_fresh) {

@@ -1,6 +1,6 @@
-//! With handles, as an embedding program and a client on the network have them: single sends; in process messages
-//! received and completed in lists, over WebSocket pushed deliveries, or where one message is under way at a
-//! time, received ones.
+//! A client with handles, like an embedding program or a network client. Sends are single. In
+//! process, messages are received and completed in lists; over WebSocket they are pushed as
+//! deliveries, or received one at a time if the window is one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,12 +50,12 @@ pub(super) async fn receive_pushed(
             None => BenchError::Served("a receiver ended before it had all messages".to_owned()),
         }),
     }
-    // Returns when what it has in hand is completed.
+    // Returns when all its deliveries are completed.
     consumer.stop().await;
     Ok(())
 }
 
-/// A consumer does not tell when a message is completed.
+/// Receives without a consumer, because a consumer does not report the completion of a message.
 async fn receive_one_at_a_time(
     client: &Client,
     path: &str,

@@ -31,7 +31,7 @@ pub struct Http {
     management: Arc<Mutex<Option<Connection>>>,
 }
 
-/// Where it is, and how it is reached.
+/// The address of the broker and the way to connect.
 struct Broker {
     place: Place,
     tls: ClientTls,
@@ -119,7 +119,7 @@ impl Http {
     }
 }
 
-/// What was answered.
+/// An answer of the broker.
 struct Answer {
     /// The path of the lock.
     location: Option<String>,
@@ -150,7 +150,7 @@ impl Connection {
         Ok(Self { host: broker.place.to_string(), requests })
     }
 
-    /// Asks and reads the whole answer; anything but success is an error.
+    /// Sends a request and reads the whole answer; any status but success is an error.
     async fn ask(
         &mut self,
         method: Method,
@@ -186,7 +186,7 @@ impl Connection {
     }
 }
 
-/// The path of an address; the broker is where we are connected.
+/// The path of an address; host and port are known from the connection.
 fn path_of(address: &str) -> Option<String> {
     let (_, rest) = address.split_once("://")?;
     rest.find('/').map(|begin| rest[begin..].to_owned())

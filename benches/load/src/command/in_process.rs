@@ -1,5 +1,5 @@
-//! The loads that see what the journal asks of the disk: on a broker in this process, or for
-//! `backlog` in two.
+//! The loads that record the journal's disk operations: on a broker in this process, or for
+//! `backlog` in two processes.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum Phase {
     Empty,
 }
 
-/// Runs such a load, until it is done or `interrupted`.
+/// Runs such a load until its end or until `interrupted`.
 pub async fn run(
     plan: &Plan,
     bar: &ProgressBar,
@@ -73,7 +73,7 @@ fn shape(plan: &Plan) -> Cycle {
     }
 }
 
-/// Half of a backlog; returns what the process that asked for it is told.
+/// Runs half of a backlog; returns the report for the parent process.
 pub fn half(runtime: &Runtime, plan: &Plan, phase: Phase) -> Result<String, BenchError> {
     let (cycle, place) = (shape(plan), plan.place.as_path());
     let bar = super::bar(plan);
@@ -88,7 +88,7 @@ pub fn half(runtime: &Runtime, plan: &Plan, phase: Phase) -> Result<String, Benc
     Ok(format!("{} {} {resident_bytes_max}\n", opening.as_micros(), working.as_micros()))
 }
 
-/// A process that is ended if nobody waits for it any more.
+/// A process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -98,7 +98,7 @@ impl Drop for Ended {
     }
 }
 
-/// Runs both halves, each in a process of its own.
+/// Runs both halves, each in its own process.
 async fn backlog(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
     let scratch = Scratch::within(&plan.place)?;
     let path = scratch.at("journal");
@@ -113,7 +113,7 @@ async fn backlog(plan: &Plan, report: &mut Report) -> Result<(), BenchError> {
             .arg("--data-dir")
             .arg(&path)
             .stdout(Stdio::piped());
-        // An interrupt at the terminal is for us, who end it.
+        // This process handles an interrupt at the terminal and ends the child.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut process = Ended(command.spawn().map_err(BenchError::System)?);

@@ -1,4 +1,4 @@
-//! A connection with one session, and what is heard on it.
+//! A connection with one session, and the performatives received on it.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use peeklock_amqp_testing::client::Session;
 use super::AmqpFault;
 use super::wire::Wire;
 
-/// An older connection may be one that the broker gives up, since nothing is said on it meanwhile (AMQP-06).
+/// Maximum idle time of a connection for reuse: the broker may close an older one, because it is
+/// silent meanwhile (AMQP-06).
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
-/// A connection on which one thing is done at a time.
+/// A connection with one activity at a time.
 pub(super) struct Connection {
     pub(super) wire: Wire,
     pub(super) session: Session,
@@ -20,15 +21,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns when something was read or written.
+    /// Ready after bytes were read or written.
     pub(super) async fn turn(&mut self) -> Result<(), AmqpFault> {
         self.wire.turn().await
     }
 
-    /// What the broker said that is here.
+    /// Returns the next performative that has arrived.
     ///
     /// # Errors
-    /// When it has ended something and says why.
+    /// With the reason, if the broker has ended the link, session or connection.
     pub(super) fn hear(&mut self) -> Result<Option<(Performative, Bytes)>, AmqpFault> {
         let Some((_, performative, payload)) = self.wire.frames.hear()? else { return Ok(None) };
         self.session.heard(&performative);
@@ -40,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// What the broker says next.
+    /// Waits for the next performative.
     pub(super) async fn answer(&mut self) -> Result<(Performative, Bytes), AmqpFault> {
         loop {
             if let Some(heard) = self.hear()? {
@@ -50,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// Whether the broker has heard of it lately.
+    /// Whether the connection was used within [`IDLE_MAX`].
     pub(super) fn is_fresh(&self) -> bool {
         self.used_at.elapsed() < IDLE_MAX
     }

@@ -1,4 +1,4 @@
-//! The link of what is being done: attached when it begins, detached when it is through.
+//! The link of the current activity: attached at its start, detached at its end.
 
 use peeklock_amqp::performative::{Attach, Detach, Performative};
 use peeklock_amqp_testing::client::link;
@@ -6,17 +6,17 @@ use peeklock_amqp_testing::client::link;
 use super::AmqpFault;
 use super::connection::Connection;
 
-/// The one link of the one session, and its name.
+/// The handle of the only link of the session.
 pub(super) const HANDLE: u32 = 0;
 const NAME: &str = "peeklock-bench";
 
 impl Connection {
-    /// Attaches a link on which to send.
+    /// Attaches a link for sending.
     pub(super) async fn attach_sender(&mut self, path: &str) -> Result<(), AmqpFault> {
         self.attach(link::sender(NAME, HANDLE, path)).await
     }
 
-    /// Attaches a link on which to receive under lock; completions are answered.
+    /// Attaches a link for receiving under lock; completions are confirmed.
     pub(super) async fn attach_receiver(&mut self, path: &str) -> Result<(), AmqpFault> {
         self.attach(link::receiver(NAME, HANDLE, path)).await
     }
@@ -30,14 +30,15 @@ impl Connection {
                 {
                     return Ok(());
                 }
-                // One that is refused is attached without its end, and detached with the reason (AMQP-36).
+                // A refused link is attached without a terminus, then detached with the reason
+                // (AMQP-36).
                 Performative::Attach(_) | Performative::Flow(_) => {}
                 other => return Err(AmqpFault::unexpected(other)),
             }
         }
     }
 
-    /// Detaches the link, and waits until the broker has.
+    /// Detaches the link, and waits for the detach of the broker.
     pub(super) async fn detach(&mut self) -> Result<(), AmqpFault> {
         let detach = Detach { handle: HANDLE, closed: true, error: None };
         self.wire.frames.say(self.session.channel(), &detach, &[]);

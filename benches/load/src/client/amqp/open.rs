@@ -1,5 +1,5 @@
-//! Opening: header, connection and session are said at once, as the standard lets it (AMQP 2.4.1), and the
-//! answers heard in turn.
+//! Opening: header, open and begin are sent at once, as the standard permits (AMQP 2.4.1), and the
+//! answers are read in turn.
 
 use std::time::Instant;
 

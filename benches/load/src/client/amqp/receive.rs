@@ -1,4 +1,4 @@
-//! Receiving: deliveries under lock as the broker pushes them, each completed.
+//! Receiving: the broker pushes deliveries under lock, and the client completes each.
 
 use std::pin::pin;
 
@@ -14,12 +14,12 @@ use crate::BenchError;
 use crate::latency::Latencies;
 use crate::messages::Run;
 
-/// The place of delivery-count in a header (AMQP 3.2.1).
+/// Position of delivery-count in a header (AMQP 3.2.1).
 const DELIVERY_COUNT: usize = 4;
 
 impl Connection {
-    /// Receives from a path and completes, until everything was received by somebody, and what came here is
-    /// completed.
+    /// Receives from a path and completes, until all messages are received by any client, and this
+    /// client's are completed.
     pub(super) async fn receive(
         &mut self,
         path: &str,
@@ -65,7 +65,7 @@ impl Connection {
     }
 }
 
-/// How often a delivery of a message has failed, and its body.
+/// The number of failed deliveries of a message, and its body.
 fn read(message: &[u8]) -> Result<(u32, &[u8]), AmqpError> {
     let mut reader = Reader::new(message);
     let mut failed_count = 0;

@@ -1,5 +1,5 @@
-//! Sending: a transfer for each message, as many under way as the run, the link's credit and the session's
-//! window allow.
+//! Sending: a transfer for each message, within the window of the run, the credit of the link and
+//! the window of the session.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,19 +17,19 @@ use crate::BenchError;
 use crate::latency::Latencies;
 use crate::messages::Run;
 
-/// What is sent on a link.
+/// The state of sending on a link.
 struct Sending<'a> {
     run: &'a Run,
-    /// A message as it goes out. Of one to the next only the beginning of its body changes.
+    /// The encoded message. Only the start of its body changes from message to message.
     message: Vec<u8>,
     body_at: usize,
-    /// How many were sent on the link, and how many may be.
+    /// Number of messages sent on the link, and the number that the credit permits.
     count: u32,
     credit_up_to: u32,
-    /// When those were sent that are not answered, the oldest first; none for one that was answered before
-    /// an older one.
+    /// The send times of unconfirmed messages, the oldest first; none for a message confirmed
+    /// before an older one.
     under_way: VecDeque<Option<Instant>>,
-    /// Nothing is left to send.
+    /// Whether no message is left to send.
     is_exhausted: bool,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Sending<'a> {
         let message = Message::new(body).encode().as_bytes().to_vec();
         Self {
             run,
-            // The body stands at the end.
+            // The body is the last part.
             body_at: message.len() - body_bytes,
             message,
             count: 0,
@@ -66,13 +66,14 @@ impl<'a> Sending<'a> {
 }
 
 impl Connection {
-    /// Sends until nothing is left to send and everything is answered.
+    /// Sends until no message is left and all are confirmed.
     pub(super) async fn send(&mut self, run: &Run, took: &Latencies) -> Result<(), BenchError> {
         self.attach_sender(&run.queue).await?;
         let mut sending = Sending::new(run);
         loop {
             let now = Instant::now();
-            // First, since what came with the answer to the attach may be the credit that is awaited.
+            // First of all, because the credit may have arrived together with the answer to the
+            // attach.
             while let Some((performative, _)) = self.hear()? {
                 match performative {
                     Performative::Flow(flow) => sending.credited(&flow),
@@ -90,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Adds messages to what is to be written, as many as may go.
+    /// Appends as many messages to the output as may be sent.
     fn send_some(&mut self, sending: &mut Sending<'_>) {
         while sending.under_way.len() < sending.run.window
             && sending.has_credit()
@@ -117,7 +118,7 @@ impl Connection {
         self.session.transfer(&mut self.wire.frames, &outgoing);
     }
 
-    /// The broker has said what became of messages. Returns when the next may follow.
+    /// Handles a confirmation by the broker. Returns when the next send may follow.
     async fn answered(
         &self,
         sending: &mut Sending<'_>,

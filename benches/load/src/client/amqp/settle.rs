@@ -1,5 +1,5 @@
-//! Settling: what came together is completed by one disposition, and the broker says for each that it is
-//! durable. Credit comes back with those answers.
+//! Settling: one disposition completes all deliveries that arrived together, and the broker
+//! confirms each as durable. Credit is returned with these confirmations.
 
 use peeklock_amqp::error::{AmqpError, condition};
 use peeklock_amqp::performative::{Disposition, Performative, Role};
@@ -10,15 +10,15 @@ use super::AmqpFault;
 use super::connection::Connection;
 use super::link::HANDLE;
 
-/// What a receiver has got on its link.
+/// The deliveries of a receiver on its link.
 pub(super) struct Hand {
-    /// Deliveries that may be under way or in hand.
+    /// Maximum number of deliveries in flight or unsettled.
     window: u32,
-    /// How many came, how many completions were answered, and how far credit goes.
+    /// Number of deliveries, number of confirmed completions, and the limit of credit.
     received: u32,
     completed: u32,
     granted: u32,
-    /// The first and the last of those that are to be completed next.
+    /// The first and the last delivery of the next disposition.
     next: Option<(u32, u32)>,
 }
 
@@ -28,19 +28,20 @@ impl Hand {
         Self { window, received: 0, completed: 0, granted: 0, next: None }
     }
 
-    /// Whether everything that came is completed.
+    /// Whether all deliveries are completed.
     pub(super) const fn is_empty(&self) -> bool {
         self.received == self.completed
     }
 
-    /// So many completions were answered.
+    /// Records `count` confirmed completions.
     pub(super) fn completed(&mut self, count: usize) {
         self.completed = self.completed.wrapping_add(u32::try_from(count).unwrap_or(u32::MAX));
     }
 }
 
 impl Connection {
-    /// A delivery is to be completed, with those around it.
+    /// Adds a delivery to the next disposition, or sends that first if the delivery does not follow
+    /// it.
     pub(super) fn complete(&mut self, hand: &mut Hand, id: u32) {
         hand.received = hand.received.wrapping_add(1);
         match &mut hand.next {
@@ -52,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// Says of what is to be completed that it is.
+    /// Sends the disposition of all deliveries that are to be completed.
     pub(super) fn complete_all(&mut self, hand: &mut Hand) {
         let Some((first, last)) = hand.next.take() else { return };
         let disposition = Disposition {
@@ -66,7 +67,8 @@ impl Connection {
         self.wire.frames.say(self.session.channel(), &disposition, &[]);
     }
 
-    /// Gives credit where completions were answered; in steps, since each costs the broker a command.
+    /// Grants credit for confirmed completions, in steps, because each grant costs the broker a
+    /// command.
     pub(super) fn grant(&mut self, hand: &mut Hand) {
         let up_to = hand.completed.wrapping_add(hand.window);
         let more = distance(hand.granted, up_to).cast_unsigned();
@@ -80,11 +82,10 @@ impl Connection {
     }
 }
 
-/// The first of the deliveries that the broker, as the end of this role, has accepted for good, and how many
-/// there are.
+/// The first delivery that the broker accepted with this disposition, and their number.
 ///
 /// # Errors
-/// When it has not.
+/// If the disposition has another outcome.
 pub(super) fn accepted(disposition: Disposition, role: Role) -> Result<(u32, usize), AmqpFault> {
     let Disposition { first, last, settled, .. } = disposition;
     let count = i64::from(distance(first, last.unwrap_or(first))) + 1;

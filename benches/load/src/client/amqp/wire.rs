@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use super::AmqpFault;
 use peeklock::tls::place::{Place, PlaceStream};
 
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
-/// When so much waits to be written, nothing more is added.
+/// Maximum output: nothing is added while more bytes wait to be written.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
 /// A socket with frames.
@@ -29,16 +29,16 @@ impl Wire {
         Ok(Self { stream, frames: Frames::default() })
     }
 
-    /// Whether so much waits to be written that no message is added.
+    /// Whether the output is full, so that no message may be added.
     pub(super) fn is_full(&self) -> bool {
         self.frames.output.len() >= OUTPUT_BYTES_MAX
     }
 
-    /// Returns when something was read or written. Nothing is lost if it is given up.
+    /// Ready after bytes were read or written. Cancel-safe.
     pub(super) async fn turn(&mut self) -> Result<(), AmqpFault> {
         poll_fn(|context| {
             let wrote = self.write(context)?;
-            // Also while there is something to write: a broker that cannot write does not read.
+            // Reads even while output waits: a broker that cannot write does not read.
             if self.read(context)? || wrote { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await
@@ -47,7 +47,7 @@ impl Wire {
     fn write(&mut self, context: &mut Context<'_>) -> Result<bool, AmqpFault> {
         let mut stream = Pin::new(&mut self.stream);
         if self.frames.output.is_empty() {
-            // TLS may have kept some.
+            // TLS may have retained bytes.
             return match stream.poll_flush(context) {
                 Poll::Ready(flushed) => Ok(flushed.map(|()| false)?),
                 Poll::Pending => Ok(false),
