@@ -12,9 +12,9 @@ const QUEUE = "load";
 const BODY = Buffer.alloc(1024, "x");
 // How many messages a list has.
 const LIST = 100;
-// How many messages go before, so that links are attached and code is compiled.
+// Number of warm-up messages, which attach links and compile code.
 const WARM = 1000;
-// A receive that gets nothing for so long has failed.
+// A receive without a message for this time has failed.
 const PATIENCE_MS = 20_000;
 
 /** One after the other, each awaited. */

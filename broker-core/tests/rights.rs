@@ -1,5 +1,5 @@
-//! Access checks: one table decides for every command what a principal may do, and access ends with
-//! its grant.
+//! Access checks: one table has the rights that each command requires, and access ends with its
+//! grant.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod rights {

@@ -1,4 +1,4 @@
-//! The command line client does what its help documents: the built program against a running
+//! The command line client behaves as its help documents: the built program against a running
 //! broker, in pipes and on a terminal.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]

@@ -37,10 +37,10 @@ const PAGE: u32 = 250;
 /// Knowledge about one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
-    /// Sent without an answer so far.
+    /// Sent, without an answer yet.
     PerhapsSent,
     Sent,
-    /// Completed without an answer so far.
+    /// Completed, without an answer yet.
     PerhapsDone,
     Done,
     /// The send had no effect.
@@ -52,7 +52,7 @@ enum Known {
 struct Session {
     messages: Vec<Known>,
     state: Option<Bytes>,
-    /// States that were set without an answer so far.
+    /// States whose setting has no answer yet.
     perhaps: Vec<Option<Bytes>>,
     holder: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Measures the memory of the broker during an attack, and what is left after it.
+//! Measures the memory of the broker during an attack, and the remaining memory after it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 //! A scenario ([`scenarios`], one per file) starts an attack and repeats it until the end. Then
 //! each well-behaved client ([`witness`]) runs rounds of send, receive and complete, and checks
 //! that each acknowledged message arrives exactly once. The judge ([`judge`]) watches the resident
-//! memory of the process, and checks what is left seconds after the attack.
+//! memory of the process, and checks the remaining memory seconds after the attack.
 //!
 //! `PEEKLOCK_HOSTILE=10` (`just hostile`) makes each attack up to ten times as large, most of them
 //! up to five times. The clients then have stricter demands ([`witness::Wants`]): large messages,
@@ -170,8 +170,7 @@ fn judge(start: fn() -> Broker, scenario: Scenario, slower_max: f64) {
     let ends = Instant::now();
     attack.end();
     eprintln!("ended in {:.1?}", ends.elapsed());
-    // The next attack may begin while this broker shows what is left, since that does not disturb
-    // it.
+    // The next attack may begin while this broker is measured, because that does not disturb it.
     drop(attacks_alone);
     judge.nothing_is_left(keeps, grace, connections);
     witness::all(&broker, Wants::USUAL);

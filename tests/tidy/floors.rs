@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::{code, code_of, files, place, read, root};
 
 /// Permitted dependencies of each crate of the core: machines and words have no impure dependency,
-/// and the store does not know what its records mean.
+/// and the store does not know the meaning of its records.
 #[test]
 fn the_floors_of_the_core_agree_with_the_map() {
     let floors: [(&str, &[&str]); 6] = [

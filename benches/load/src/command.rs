@@ -243,7 +243,7 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
     builder.worker_threads(threads).enable_all().build()
 }
 
-/// A bar for what is counted: on a terminal only, on standard error.
+/// A progress bar for counted units: only on a terminal, on standard error.
 fn bar(plan: &Plan) -> ProgressBar {
     let (all, what) = match plan.load {
         Load::Queues => (plan.count, "queues"),

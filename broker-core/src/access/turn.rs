@@ -74,8 +74,9 @@ impl Access {
         Ok(Turn { broker, large, until: OnceLock::new(), held })
     }
 
-    /// Carries out the first steps of a plan in a turn, as [`Access::carry_out`] does. The plan is made first, in a turn at
-    /// lists; from then on the turn has room only for what there is.
+    /// Carries out the first steps of a plan within a turn, like [`Access::carry_out`]. The plan is
+    /// made first, in a turn for lists; after that, the turn's memory is reduced to the size of the
+    /// plan.
     pub(super) async fn carry_out_in(
         &self,
         turn: &mut Turn,

@@ -1,5 +1,5 @@
-//! Forwarders: whatever a forwarder does, no message is lost, no other source waits, and the broker
-//! enforces the rules (FWD-31, FWD-32).
+//! Forwarders: in spite of any behaviour of a forwarder, no message is lost, no other source waits,
+//! and the broker enforces the rules (FWD-31, FWD-32).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

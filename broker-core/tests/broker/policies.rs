@@ -397,7 +397,7 @@ impl Authorizer for Nobody {
 }
 
 /// SEC-17: a handle that its host has wrapped with a policy has the rights of the policy, only at
-/// the entity of the policy, regardless of what the authorizer decides. It ends with the policy.
+/// the entity of the policy, regardless of the authorizer's decision. It ends with the policy.
 #[tokio::test]
 async fn a_host_wraps_handles_with_a_policy() {
     let broker = Broker::builder().arbiters(1).authorizer(Arc::new(Nobody)).start().await.unwrap();

@@ -382,8 +382,8 @@ async fn a_panic_counts_as_a_refusal() {
     .await;
 }
 
-/// SEC-16: a token over the maximum length is invalid, regardless of what the authorizer would
-/// decide. If it replaces a valid one, it ends the grants of that one.
+/// SEC-16: a token over the maximum length is invalid, regardless of the authorizer's decision. If
+/// it replaces a valid token, it ends the grants of that token.
 #[tokio::test]
 async fn a_token_over_the_length_limit_is_refused() {
     in_time(async {

@@ -56,7 +56,7 @@ fn actions_of(command: &Command) -> Vec<Action> {
     }
 }
 
-/// RTY-31, SEC-05, SEC-08, CON-72: every command is carried out exactly if it is granted, whatever
+/// RTY-31, SEC-05, SEC-08, CON-72: a command is carried out exactly if it is granted, regardless of
 /// the purpose of the handle. All refusals are equal.
 #[tokio::test]
 async fn every_command_requires_its_right() {

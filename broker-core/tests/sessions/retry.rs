@@ -142,8 +142,8 @@ fn a_blocked_session_is_not_next() {
     assert_eq!(stand.numbers(4, 10), [1, 2]);
 }
 
-/// RTY-24: a session whose lowest active message is available is offered, whatever is delayed after
-/// it. With `pass` so is any session with an available message.
+/// RTY-24: a session whose lowest active message is available is offered, even if later messages
+/// are delayed. With `pass`, any session with an available message is offered.
 #[test]
 fn a_session_with_an_available_message_is_next() {
     let mut stand = holding(SessionRetryOrder::Hold, 2);

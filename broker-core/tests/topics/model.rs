@@ -333,7 +333,7 @@ impl Test {
     }
 
     /// Receives from a subscription without sessions: durable messages, lowest numbers first,
-    /// whatever mail its actor has processed.
+    /// regardless of the mail that its actor has processed.
     fn receive(&mut self) {
         let ids: Vec<EntityId> = self
             .oracle

@@ -211,7 +211,7 @@ impl World {
 
     /// A chain of all queues and the topic with subscriptions, whose head has messages, some of
     /// which go through the other topic. One fault happens when the `step`-th batch completes.
-    /// Returns whether the run had so many steps.
+    /// Returns whether the run reached that step.
     pub fn chain(step: u64, misfortune: Misfortune) -> bool {
         let mut world = Self::new(1, false);
         world.odds = Odds::default();

@@ -29,7 +29,7 @@ pub async fn every_error_has_its_name_its_mark_and_a_tracking_id(s: &Stage) {
         texts.iter().map(|refusal| identity(&refusal.text).tracking_id).collect();
     assert_eq!(ids.len(), texts.len());
     for refusal in &texts {
-        // The text contains the name of the condition for readers who have only the text.
+        // The text contains the name of the condition, because some readers see only the text.
         assert!(refusal.text.contains(&refusal.condition), "{}", refusal.text);
         assert_eq!(identity(&refusal.text).timestamp, s.now());
     }

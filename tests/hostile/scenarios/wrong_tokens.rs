@@ -63,8 +63,8 @@ fn try_it(address: SocketAddr, said: &[u8]) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Closes answered connections, the oldest first, and those over the maximum. Answers are delayed
-/// for about the same time, so few arrive out of order.
+/// Closes answered connections, the oldest first, and connections over the maximum. Answers are
+/// delayed for about the same time, so they mostly arrive in order.
 fn leave_answered(waiting: &mut VecDeque<TcpStream>) {
     while let Some(oldest) = waiting.front_mut() {
         if !is_closed(oldest) && waiting.len() <= WAITING_COUNT {

@@ -153,7 +153,7 @@ impl Port for InProcess {
 }
 
 impl InProcess {
-    /// The port of a client that may do what `access` allows.
+    /// The port of a client with the rights of `access`.
     #[must_use]
     pub fn over(access: Access) -> Arc<Self> {
         let transactions = Transactions::new(access.broker());

@@ -9,9 +9,9 @@ use crate::operation::{Decision, LockName, Operation, Part};
 const OPEN_MAX: usize = 3;
 
 impl Generator {
-    /// Issues one more part, or commits the issued parts, whatever has happened to them: locks have
-    /// ended, the queue was updated, the process has crashed. A rollback or timeout needs no
-    /// request: the transaction is dropped (TXN-04, TXN-06).
+    /// Issues one more part, or commits the issued parts, even if locks have ended, the queue was
+    /// updated, or the process has crashed. A rollback or timeout needs no request: the transaction
+    /// is dropped (TXN-04, TXN-06).
     pub(super) fn transact(&mut self, ticket: u64, view: &View) -> (SubQueue, Operation) {
         if self.open.is_empty() || self.open.len() < OPEN_MAX && self.random.percent(15) {
             self.open.push(Vec::new());

@@ -12,7 +12,7 @@ use peeklock_core::time::Timestamp;
 pub struct States {
     /// The last acknowledged or read-back state.
     pub known: Option<Bytes>,
-    /// States that were set without an answer so far, by ticket.
+    /// States whose setting has no answer yet, by ticket.
     pub perhaps: BTreeMap<u64, Option<Bytes>>,
 }
 

@@ -348,8 +348,8 @@ fn tokens(of: &str) -> Vec<(Right, &'static str, Shown)> {
             if right != Right::Manage {
                 continue;
             }
-            // An invalid token is invalid whatever its policy grants, so a policy that grants
-            // everything is enough.
+            // An invalid token is invalid regardless of its policy's rights, so a policy with all
+            // rights is enough.
             add("token for elsewhere", sign(&name, KEY, "sb://x/elsewhere", latest), nowhere());
             add("wrong signature", sign(&name, LATER_KEY, "sb://x", latest), nowhere());
             add("regenerated key", sign(&name, RETIRED_KEY, "sb://x", latest), nowhere());

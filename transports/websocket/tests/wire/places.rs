@@ -261,8 +261,8 @@ fn an_invalid_token_is_logged_without_a_free_slot() {
     });
 }
 
-/// QUO-01, SEC-16, SEC-17: a client with a valid token gets the slot of a client without one,
-/// whatever that client holds, even from the same address. It keeps the slot when others come, also
+/// QUO-01, SEC-16, SEC-17: a client with a valid token gets the slot of a client without one, even
+/// if that client holds resources or has the same address. It keeps the slot when others come, also
 /// from addresses with fewer slots.
 #[test]
 fn a_valid_token_takes_and_keeps_a_slot() {
