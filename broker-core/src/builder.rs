@@ -1,4 +1,6 @@
-//! Builds and starts a broker: settings, clock, store, authorizer, threads.
+//! Builds and starts a broker: settings, clock, store, authorizer, threads. Programs call
+//! [`Broker::builder`]. A broker is returned only after its store is open and its entities are
+//! restored.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

@@ -1,4 +1,5 @@
-//! Calls as futures: one command and its answer, or a list of commands.
+//! Calls as futures: one command and its answer, or a list of commands. Handles on entities return
+//! them. Dropping a waiting receive withdraws it; other commands still take effect.
 
 use std::future::Future;
 use std::pin::Pin;

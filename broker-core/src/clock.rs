@@ -1,4 +1,5 @@
-//! Clocks. Only this file asks the operating system for the time (FND-06, DESIGN D7).
+//! Clocks. Only this file asks the operating system for the time (FND-06, DESIGN D7). Tests use a
+//! manual clock, so that no test sleeps.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

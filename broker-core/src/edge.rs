@@ -1,4 +1,5 @@
-//! Edge: converts messages of clients to messages for entities. Transports call it.
+//! Edge: converts messages of clients to messages for entities. Transports call it. Invalid
+//! messages are refused here, before they reach an entity.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,6 @@
-//! Forwarders of a broker by their schemes (FWD-02, FWD-31).
+//! Forwarders of a broker by their schemes (FWD-02, FWD-31). The builder registers them, and
+//! transfers to other schemes than queues use them. Forwarders run on threads of their own, at most
+//! the configured number.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

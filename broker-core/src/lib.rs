@@ -8,8 +8,20 @@
 //!             machine + store + admission <- this crate
 //! ```
 //!
-//! Read the modules in the order of this file. [`command`], [`change`] and [`effect`] are the model
-//! on three pages; [`machine`] holds the pure state machines.
+//! Modules in reading order:
+//!
+//! | Modules | Content |
+//! |---|---|
+//! | [`command`], [`change`], [`effect`] | the model on three pages |
+//! | [`machine`] | the pure state machines |
+//! | [`transaction`], [`transfer`] | work that covers several commands or entities |
+//! | [`edge`], [`request`] | from a client's message to mail for an entity, and back |
+//! | [`shell`], [`actor`] | drive the machines: one shell and one actor for each entity |
+//! | [`clock`], [`telemetry`], [`activity`], [`census`], [`traced`] | time, metrics, work outside actors, memory, spans |
+//! | [`builder`], [`broker`], [`call`], `shared` | start of a broker, its handles, and their common state |
+//! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
+//! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
+//! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
 
 // Words: plain values.
 pub use peeklock_words::{

@@ -1,4 +1,5 @@
-//! State of a broker that its handles and its actors share.
+//! State of a broker that its handles and its actors share. The builder makes it, once for each
+//! broker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,6 @@
 //! Transfers: messages in transit between entities, and the guard of a transfer ([`passage`]).
+//! Couriers carry them between actors. A message leaves its source only after its destination has
+//! stored it.
 
 pub mod contents;
 pub mod passage;

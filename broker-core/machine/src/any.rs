@@ -1,4 +1,5 @@
-//! Machine of either kind, so that one actor type drives queues, subscriptions and topics.
+//! Machine of either kind, so that one actor type drives queues, subscriptions and topics. The
+//! shell drives it; each call is dispatched to the machine inside.
 
 use bytes::Bytes;
 

@@ -1,4 +1,5 @@
-//! Table of all slots of an entity, by sequence number.
+//! Table of all slots of an entity, by sequence number. Queues and topics keep their messages in
+//! it. Numbers only grow, and a slot of a removed message is never used again.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! Operations of a transaction and their results (TXN-02). A topic or queue applies them at commit.
+//! Either all operations take effect or none.
 
 use std::sync::Arc;
 

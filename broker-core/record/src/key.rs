@@ -1,4 +1,5 @@
-//! Keys of records: bytes, in the order in which a store keeps them.
+//! Keys of records: bytes, in the order in which a store keeps them. The machine makes them, and
+//! stores scan ranges of them.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Answer of a store to a reservation of space, on which the machine acts.
+//! Answer of a store to a reservation of space, on which the machine acts. It is here because
+//! machine and store both know only this crate.
 
 /// The answer to a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,6 @@
 //! Partial updates of descriptions (ENT-17), which most clients mean by an update.
+//! `access/manage.rs` calls it. The update is repeated if the description changed between its read
+//! and its write.
 
 use super::Access;
 use crate::broker::Update;

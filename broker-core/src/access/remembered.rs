@@ -1,4 +1,5 @@
 //! Remembers the grants of an access, within a bound in bytes. Forgotten ones are requested again.
+//! Each access has one. A grant that has ended is never used again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Replaces the credentials of a principal, for example by its next token, and requests its grants
-//! again (SEC-15).
+//! again (SEC-15). Transports call it for a new token. Links whose grant the new credentials no
+//! longer give end.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

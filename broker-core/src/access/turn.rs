@@ -1,4 +1,6 @@
-//! Turns at requests whose answer may be large when it is made (DESIGN D6).
+//! Turns for requests whose answers may be large (DESIGN D6). Transports call [`Access::turn_at`],
+//! and `declare.rs` carries out declarations within a turn. The number of concurrent large answers
+//! is bounded over all connections, and each has a time limit.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,39 +15,41 @@ use crate::error::BrokerError;
 use crate::management::{Managed, Management};
 use crate::time::Timestamp;
 
-/// A management request that its principal may make, with a turn at a large answer. Keep the turn until there is room for
-/// the answer.
+/// A management request that its principal may make, with a turn for a large answer. Keep the turn
+/// until memory for the answer is reserved.
 ///
-/// The rights were judged before the turn was waited for: a refusal may take its time (SEC-26), and so may the answer of an
-/// authorizer, and neither has a turn meanwhile, nor counts in the time in which the answer is made.
+/// Rights are checked before the wait for a turn: a delayed refusal (SEC-26) and a slow authorizer
+/// hold no turn, and their time does not count against the answer.
 pub struct InTurn {
     judged: AllowedRequest,
     turn: Turn,
 }
 
-/// A turn that has begun, or will with its first use.
+/// A turn; its time starts with its first use.
 pub(super) struct Turn {
     broker: Broker,
     large: Large,
-    /// Until when others wait at most, from the first use.
+    /// The time limit, which starts with the first use.
     until: OnceLock<Timestamp>,
     held: HeldTurn,
 }
 
 impl Access {
-    /// Lists and plans of declarations that are made at once, over all connections.
+    /// Maximum number of lists and plans that are made concurrently, over all connections.
     pub const LISTS_MAX: u64 = Turns::LISTS_MAX;
-    /// Bytes of declarations that are carried out at once, over all connections.
+    /// Maximum bytes of declarations that are carried out concurrently, over all connections.
     pub const CARRIED_OUT_BYTES_MAX: u64 = Turns::CARRIED_OUT_BYTES_MAX;
-    /// Explanations of rules that are there at once, over all connections.
+    /// Maximum number of explanations of rules that exist concurrently, over all connections.
     pub const EXPLANATIONS_MAX: u64 = Turns::EXPLANATIONS_MAX;
 
-    /// Waits for a turn at a request whose answer may be large ([`Management::is_large`]), after its rights were judged.
-    /// Carrying out a declaration waits for room for the most that it may take.
+    /// Checks rights, then waits for a turn for a request whose answer may be large
+    /// ([`Management::is_large`]). To carry out a declaration, it waits for memory for the largest
+    /// possible plan.
     ///
     /// # Errors
-    /// `Unauthorized`; `EntityNotFound` for a list of subscriptions without the topic; as for [`Access::plan`] where a
-    /// declaration can never be carried out; `ServerBusy` if many wait.
+    /// `Unauthorized`; `EntityNotFound` for a list of subscriptions without the topic; the errors
+    /// of [`Access::plan`] for a declaration that can never be carried out; `ServerBusy` if too
+    /// many requests wait.
     pub async fn turn_at(&self, path: &str, request: Management) -> Result<InTurn, BrokerError> {
         let judged = Box::pin(self.judge(path, request)).await?;
         let turn = match &judged.request {
@@ -87,15 +91,15 @@ impl Access {
         let planning = self.turn(Large::List).await?;
         let planned = planning.make(declare::planned(&self.broker, declaration)).await?;
         turn.held.release_beyond(planned.bytes(&mut Yielder::default()).await);
-        // Others plan while this is carried out, which may take long.
+        // Carrying out may take long; other requests may plan meanwhile.
         drop(planning);
         self.carry_out_if(planned, digest, steps_max).await
     }
 }
 
 impl Turn {
-    /// Makes an answer, for as long as others may be let wait since the turn was begun: not while an entity is busy for
-    /// long.
+    /// Makes an answer within the time of the turn, so that a busy entity does not make others wait
+    /// for long.
     async fn make<M>(
         &self,
         making: impl Future<Output = Result<M, BrokerError>>,
@@ -108,14 +112,15 @@ impl Turn {
 }
 
 impl InTurn {
-    /// Carries the request out. The turn is returned with the answer.
+    /// Carries the request out. Returns the turn with the answer.
     ///
     /// # Errors
-    /// As for [`Access::manage`]; `ServerBusy` if an entity is busy for long.
+    /// The errors of [`Access::manage`]; `ServerBusy` if an entity stays busy for too long.
     pub async fn carry_out(self) -> Result<(Managed, HeldTurn), BrokerError> {
         let Self { judged, mut turn } = self;
         let managed = match judged.request {
-            // Its steps are done one by one, in the room of the turn; only its plan must not take long.
+            // Its steps are carried out one by one, in the memory of the turn; only its plan has a
+            // time limit.
             Management::CarryOut { declaration, digest, steps_max } => {
                 let access = &judged.access;
                 let steps_max = declare::step_count(steps_max);
@@ -129,10 +134,10 @@ impl InTurn {
         Ok((managed, turn.held))
     }
 
-    /// Reads a page of the list that the request names, another one than the request has: for answers of several pages.
+    /// Reads another page of the requested list, for answers of several pages.
     ///
     /// # Errors
-    /// As for [`InTurn::carry_out`]; `InternalError` if the request is no list.
+    /// The errors of [`InTurn::carry_out`]; `InternalError` if the request is not a list.
     pub async fn page(&self, skip: usize, top: usize) -> Result<Managed, BrokerError> {
         self.make(Box::pin(self.judged.page(skip, top))).await
     }
@@ -140,7 +145,7 @@ impl InTurn {
     /// Makes an answer of several pages in the time of this turn.
     ///
     /// # Errors
-    /// `ServerBusy` if it takes too long; those of `making`.
+    /// `ServerBusy` if it takes too long; the errors of `making`.
     pub async fn make<M>(
         &self,
         making: impl Future<Output = Result<M, BrokerError>>,
@@ -148,7 +153,7 @@ impl InTurn {
         self.turn.make(making).await
     }
 
-    /// The turn without its request.
+    /// Returns the turn without its request.
     #[must_use]
     pub fn into_turn(self) -> HeldTurn {
         self.turn.held

@@ -1,4 +1,5 @@
-//! Directory of entities by path. Read once per link, not per message (DESIGN D4).
+//! Directory of entities by path. Read once per link, not per message (DESIGN D4). The namespace
+//! actor writes it, and every handle reads it.
 
 mod order;
 

@@ -1,4 +1,5 @@
-//! Wakeups of an actor: its own knocks, its one timer, and the budget of its turns.
+//! Wakeups of an actor: its own knocks, its one timer, and the budget of its turns. Entity and
+//! session actors use them.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Declarations for embedding programs: the same as on [`Access`](crate::Access), without checks of
-//! rights.
+//! rights. `server/declare.rs` and embedding programs call it.
 
 use super::Broker;
 use crate::declaration::{Declaration, Digest, Plan, PlanResult};

@@ -1,4 +1,5 @@
-//! Starts a second broker with the entities and messages of the first.
+//! Starts a second broker with the entities and messages of the first. Tests and tools use it. Both
+//! brokers are independent afterwards.
 
 use std::sync::Arc;
 

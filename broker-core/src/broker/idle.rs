@@ -1,4 +1,5 @@
-//! Waits until a broker has no work left, for tests.
+//! Waits until a broker has no work left, for tests. It returns only after two quiet rounds of all
+//! actors, so that mail in transit is seen.
 
 use super::Broker;
 use crate::activity::PendingWork;

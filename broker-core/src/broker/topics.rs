@@ -1,4 +1,5 @@
 //! Management of topics, subscriptions and rules, for transports and embedding programs.
+//! `access/manage.rs` calls it after it has checked rights.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Reads and replaces descriptions, in the same way for queues, topics and subscriptions (ENT-17,
-//! ENT-31).
+//! ENT-31). `queues.rs`, `topics.rs` and `access/patch.rs` call it.
 
 use std::sync::Arc;
 

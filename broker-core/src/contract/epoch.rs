@@ -1,4 +1,5 @@
-//! Epochs, with which an authorizer withdraws its grants.
+//! Epochs, with which an authorizer withdraws its grants. Grants carry a mark of their epoch, and
+//! raising the epoch ends all earlier grants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,4 +1,5 @@
-//! Default ports of listeners and clients.
+//! Default ports of listeners and clients. The configuration, the command line and the clients
+//! share them.
 
 /// HTTP: the REST data plane, administration, the JSON API.
 pub const HTTP: u16 = 5300;

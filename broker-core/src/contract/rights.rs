@@ -1,4 +1,5 @@
-//! Rights, ceilings and grants (SEC-01, SEC-15, CON-72).
+//! Rights, ceilings and grants (SEC-01, SEC-15, CON-72). Authorizers return them, and every access
+//! check uses them. A ceiling can only take rights away.
 
 use std::sync::Arc;
 

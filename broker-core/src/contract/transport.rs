@@ -1,5 +1,5 @@
 //! Contract of a transport, which converts bytes to commands and back: framing and flow control,
-//! nothing else.
+//! nothing else. The builder takes transports by this contract.
 
 use std::net::SocketAddr;
 use std::time::Duration;

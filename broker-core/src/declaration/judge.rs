@@ -1,4 +1,6 @@
-//! Faults of a declaration that do not depend on the namespace (DEC-04).
+//! Faults of a declaration that do not depend on the namespace (DEC-04). `access/declare.rs` calls
+//! it before a plan is made, and the configuration at start. The rejection names the place of the
+//! fault.
 
 use std::collections::BTreeSet;
 use std::fmt;

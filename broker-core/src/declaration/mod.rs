@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `judge` finds faults that do not depend on the namespace, `planner` the missing work, and
-//! `rules` the differences between rules. `order` orders the steps, `told` describes properties as
+//! `rules` the differences between rules. `order` orders the steps, `property_text` describes properties as
 //! text, and `weight` computes the memory. Long ones yield through `breather`, since connections
 //! use the same thread. Queries and changes of the broker are in `access/declare.rs`. By design, a
 //! declaration deletes no entities: entities that are not named stay unchanged.

@@ -1,5 +1,5 @@
 //! Orders new entities so that destinations exist before the entities that forward to them
-//! (DEC-07).
+//! (DEC-07). `planner.rs` calls it.
 
 use std::collections::BTreeSet;
 

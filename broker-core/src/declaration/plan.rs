@@ -1,4 +1,6 @@
-//! Plans as plain values, the same in process and on the wire.
+//! Plans as plain values, the same in process and on the wire. The planner makes them, and
+//! transports convert them. A digest identifies a plan, so only the plan that a client has seen is
+//! carried out.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};

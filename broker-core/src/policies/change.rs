@@ -1,5 +1,5 @@
-//! Changes of the policies of an entity. Pure: takes the current policies and returns the new
-//! ones.
+//! Changes of the policies of an entity. Pure: takes the current policies and returns the new ones.
+//! Management of policies calls it.
 
 use std::sync::Arc;
 

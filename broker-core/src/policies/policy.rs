@@ -1,4 +1,6 @@
-//! A policy and its keys.
+//! A policy: its rights, its two keys and their epochs. The set of policies in `policies/mod.rs`
+//! stores it, and management returns its description without keys. A new key starts a new epoch,
+//! which ends grants of the old key.
 
 use std::fmt;
 use std::sync::Arc;

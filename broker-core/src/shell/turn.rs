@@ -1,4 +1,5 @@
-//! Results of a turn of a shell, for its driver and the metrics.
+//! Results of a turn of a shell, for its driver and the metrics. The actors size their next turn by
+//! it.
 
 use super::{Share, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};

@@ -1,4 +1,6 @@
-//! Open transactions of a connection.
+//! The open transactions of a connection. Handles of the connection issue operations into it, and
+//! the namespace or queue applies them at commit. Each transaction counts in the shared budget, and
+//! dropping the book rolls all back (TXN-12).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,4 +1,5 @@
-//! One open transaction: the operations issued until now, within its bounds.
+//! One open transaction: the operations issued until now, within its bounds. `book.rs` keeps it.
+//! Operations that exceed its bounds are refused when they are issued.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Registration of a connection's transactions at the shared budget, with their order of
-//! eviction.
+//! Registration of a connection's transactions at the shared budget, with their order of eviction.
+//! `book.rs` registers its transactions at it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};

@@ -1,6 +1,6 @@
 //! Test kit for stores and for all that stands on one.
 //!
-//! | Item | Purpose |
+//! | Item, in reading order | Purpose |
 //! |---|---|
 //! | [`store_conformance`] | the suite that every store must pass |
 //! | [`FaultStore`] | a store that completes, fails and forgets at the command of a test |

@@ -1,4 +1,5 @@
-//! Numbers that look random and repeat from a seed.
+//! Numbers that look random and repeat from a seed. Tests and simulators use them instead of the
+//! system's randomness.
 
 /// A generator (splitmix64): small, and the same on every machine.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@
 //! - [`content_ref`], [`shortage`](Shortage): parts of the contract
 //! - [`memory`]: the store without a disk, the simplest implementation
 //! - [`journal`]: the durable store
-//! - `testing`: a fault store, a simulated disk, and the suite that every store must pass
+//! - `tail`: keys within a space, compared as numbers; both stores use it
 
 pub mod content_ref;
 pub mod journal;

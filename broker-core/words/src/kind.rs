@@ -1,4 +1,5 @@
-//! The kinds of entities, for descriptions, errors and addresses.
+//! The kinds of entities, for descriptions, errors and addresses. A kind never changes during the
+//! life of an entity.
 
 use std::fmt;
 

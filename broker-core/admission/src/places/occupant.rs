@@ -1,4 +1,5 @@
-//! A connection as the others at its listener see it.
+//! A connection as the others at its listener see it: whether it may be evicted, and whether it
+//! was. `idle.rs` and `crowd.rs` choose among occupants. A connection is evicted at most once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! The place of a connection at its listener (QUO-01), while another client may need it.
+//! The place of a connection at its listener (QUO-01), while another client may need it. WebSocket
+//! and AMQP keep one for each connection and update it with links and requests.
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};

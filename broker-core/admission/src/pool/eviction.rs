@@ -1,4 +1,5 @@
-//! Eviction: shares that must release their bytes for waiters.
+//! Eviction of shares that must release their bytes for waiters. `order.rs` and paced shares call
+//! it. The share that has been slow for longest is evicted first, and only while others wait.
 
 use std::task::Context;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The waiters of a pool, and their order.
+//! The waiters of a pool and their order: the smallest share first, then the smallest request.
+//! `pool.rs` and `share.rs` call it. Bytes are granted only in this order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

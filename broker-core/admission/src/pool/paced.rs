@@ -1,4 +1,5 @@
-//! The share of something that passes: a frame, a body, a head, an answer.
+//! The share of something that passes: a frame, a body, a head, an answer. HTTP and WebSocket hold
+//! one for each passing item. A share is evicted only if its pace is slow and others wait.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,6 @@
-//! The share of a connection.
+//! The share of a connection in a pool: the bytes that it holds, and its wait for more.
+//! [`Pool`](super::Pool) makes it; accounts and paced shares contain one. Dropping a share releases
+//! all its bytes.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

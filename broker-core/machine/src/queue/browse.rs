@@ -1,4 +1,5 @@
 //! Peek and batch delete: operations without receiving (PEK-01 to PEK-10, DEL-01 to DEL-10).
+//! `queue/mod.rs` and `session/list.rs` call it. A batch delete never removes a locked message.
 
 use super::demand::Lane;
 use super::{MOVES_PER_STEP, MessageView, Queue};

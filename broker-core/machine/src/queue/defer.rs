@@ -1,4 +1,5 @@
-//! Deferred messages: received by number only (DEF-01 to DEF-11).
+//! Deferred messages: received by number only (DEF-01 to DEF-11). `queue/mod.rs` and the session
+//! commands call it. Deferred messages are never offered to other receives.
 
 use std::collections::BTreeSet;
 

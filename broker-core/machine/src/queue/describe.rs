@@ -1,4 +1,5 @@
-//! Facts about a queue: counts, sizes, description, memory.
+//! Facts about a queue: counts, sizes, description, memory. The shell, management and metrics read
+//! them; nothing here changes state.
 
 use super::Queue;
 use crate::MemoryUse;

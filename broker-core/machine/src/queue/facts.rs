@@ -1,4 +1,5 @@
-//! Facts about a message as receivers and browsers see them.
+//! Facts about a message as receivers and browsers see them. Receives, peeks and transfers return
+//! them; nothing here changes state.
 
 use super::Queue;
 use crate::command::{MessageFacts, MessageState};

@@ -1,4 +1,5 @@
-//! Use of a queue, for its idle deletion (TMP-07, TMP-09, TMP-14 to TMP-17).
+//! Use of a queue, for its idle deletion (TMP-07, TMP-09, TMP-14 to TMP-17). Operations that count
+//! as use call `touch`; `machine/src/idle.rs` reads the result.
 
 use super::Queue;
 use crate::idle::IdleDetection;

@@ -1,4 +1,5 @@
-//! Intake of a queue: its quota, status and duplicate detection (DUP-02, SND-24).
+//! Intake of a queue: its quota, status and duplicate detection (DUP-02, SND-24). It implements the
+//! trait of `machine/src/intake.rs` for sends and transfers.
 
 use super::Queue;
 use crate::change::{Change, Durability};

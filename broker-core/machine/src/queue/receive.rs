@@ -1,4 +1,5 @@
-//! Receive: waiting calls (RCV-10 to RCV-14), and the begin and end of links.
+//! Receive: waiting calls (RCV-10 to RCV-14), and the begin and end of links. `queue/mod.rs` calls
+//! it. A waiting call is answered exactly once.
 
 use super::demand::{Call, Demand, Lane, Link};
 use super::{MOVES_PER_STEP, Queue};

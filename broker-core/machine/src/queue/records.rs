@@ -1,5 +1,5 @@
 //! Conversion of changes to records and back: the absolute value of every key that a change
-//! touched.
+//! touched. Replaying the records of an entity restores the same machine.
 
 use super::Queue;
 use crate::CorruptRecord;

@@ -1,4 +1,5 @@
 //! Send: the admission checks in the order of SND-19, then a number and a slot for each message.
+//! `queue/mod.rs` calls it. A batch is accepted whole or not at all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

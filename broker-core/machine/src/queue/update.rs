@@ -1,4 +1,5 @@
-//! Updates of the description (ENT-16 to ENT-19).
+//! Updates of a queue's description (ENT-16 to ENT-19). `queue/mod.rs` calls it for the update
+//! command. No message is touched; a changed property takes effect in later steps.
 
 use super::Queue;
 use crate::change::{Change, Durability};

@@ -1,4 +1,5 @@
-//! Effects of a change on the topic. Only this module alters durable state.
+//! Effects of a change on the topic. Only this module alters durable state. `topic/mod.rs` calls it
+//! for each change, also when records are restored.
 
 use std::sync::Arc;
 

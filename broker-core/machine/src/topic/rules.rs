@@ -1,4 +1,5 @@
 //! Rules of subscriptions: create, replace, remove, read, explain (TOP-13 to TOP-24).
+//! `topic/mod.rs` calls it. A rule takes effect for messages published after its change.
 
 use super::Topic;
 use super::publish::Journey;

@@ -1,5 +1,5 @@
 //! Creation and removal of subscriptions, as the namespace decides; the topic stores them (TOP-12,
-//! TOP-17).
+//! TOP-17). `topic/mod.rs` calls it.
 
 use super::{Subscription, Topic, sessions_of};
 use crate::change::{Change, Durability, TopicChange};

@@ -1,4 +1,5 @@
-//! Updates of the description (ENT-16 to ENT-19).
+//! Updates of a topic's description (ENT-16 to ENT-19). `topic/mod.rs` calls it for the update
+//! command.
 
 use super::Topic;
 use crate::change::{Change, Durability, TopicChange};

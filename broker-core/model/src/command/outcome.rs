@@ -1,4 +1,5 @@
-//! Outcomes of commands, and the facts about messages that the broker reports to receivers.
+//! Outcomes of commands, and the facts about messages that the broker reports to receivers. The
+//! machine makes them, and each transport encodes them for its client.
 
 use std::sync::Arc;
 

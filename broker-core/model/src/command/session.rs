@@ -1,4 +1,5 @@
-//! Commands for the holder of a session, and the filter for lists of sessions.
+//! Commands for the holder of a session, and the filter for lists of sessions. Links of sessions
+//! and list requests send them to the queue.
 
 use bytes::Bytes;
 

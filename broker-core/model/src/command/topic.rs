@@ -1,5 +1,5 @@
 //! Commands that only topics accept: about the topic, its subscriptions, and the rules of its
-//! subscriptions.
+//! subscriptions. The topic machine applies them; queues refuse them.
 
 use super::{Command, InboundMessage};
 use crate::description::{SubscriptionDescription, TopicDescription};

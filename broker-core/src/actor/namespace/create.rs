@@ -1,4 +1,6 @@
-//! Creation: reserves the path, writes the records, then opens the entity.
+//! Creation: reserves the path, writes the records, then opens the entity. The namespace actor
+//! calls it for create requests. A path has at most one creation at a time, and no entity is
+//! visible before its records are stored.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 

@@ -1,4 +1,5 @@
 //! Deletion: retires the actor, then removes the records when nothing of the entity is on its way.
+//! The namespace actor calls it for delete requests and idle entities.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 

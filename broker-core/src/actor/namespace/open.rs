@@ -1,4 +1,5 @@
 //! Opening: restores the machines of a tree from the store, and starts their actors on its arbiter.
+//! Start, creation and rebuild call it.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

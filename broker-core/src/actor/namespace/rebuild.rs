@@ -1,4 +1,5 @@
-//! Failure: reopens a failed tree from the store, unless it fails too often (DESIGN D3).
+//! Failure: reopens a failed tree from the store, unless it fails too often (DESIGN D3). The
+//! namespace actor calls it when an actor reports a failure.
 
 use std::time::{Duration, Instant};
 

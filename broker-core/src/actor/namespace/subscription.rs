@@ -1,5 +1,5 @@
 //! Subscriptions: the topic writes their creation and removal, since it evaluates their rules and
-//! numbers their messages (TOP-17).
+//! numbers their messages (TOP-17). The namespace actor calls it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Writes creations and deletions to the store, and continues when they are stored or lost.
+//! `create.rs` and `delete.rs` call it.
 
 use actix::{Addr, AsyncContext, Handler, Message};
 

@@ -1,4 +1,5 @@
 //! The threads of a journal: one commits, one writes large groups for it, one runs the keeper.
+//! [`Journal::open`](super::Journal::open) starts them, and dropping the journal ends them.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

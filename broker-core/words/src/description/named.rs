@@ -1,4 +1,5 @@
-//! Builder methods for single properties, for callers that create or change an entity.
+//! Builder methods for single properties, for callers that create or change an entity. Programs and
+//! tests call them on descriptions and updates.
 
 use super::{
     EntityStatus, QueueProperties, RetryPolicy, SessionRetryOrder, SubscriptionProperties,

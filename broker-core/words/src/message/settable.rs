@@ -1,4 +1,5 @@
-//! The broker properties of a message that a rule action may change (ACT-07).
+//! The broker properties of a message that a rule action may change (ACT-07). Overlays store
+//! changes of these properties.
 
 /// A broker property that can be changed after the message was sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

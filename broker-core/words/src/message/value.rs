@@ -1,4 +1,5 @@
-//! Values of application properties.
+//! Values of application properties. Messages, overlays and rules share these types. A value keeps
+//! its AMQP type, so it is returned with the type with which it was sent.
 
 use bytes::Bytes;
 

@@ -1,5 +1,5 @@
 //! The properties of a message that rules can read: broker and application properties, never the
-//! body (TOP-11).
+//! body (TOP-11). The matcher and tests of filters read them.
 
 use super::sql::Operand;
 use super::system::SystemProperty;

@@ -1,4 +1,5 @@
-//! The broker properties that rules can name, `sys.` in SQL (SQL-08).
+//! The broker properties that rules can name, `sys.` in SQL (SQL-08). The SQL parser and
+//! correlation filters look names up in it.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
 //! Access to sessions without their lock: lists, peek and deletion (SES-29, PEK-07, DEL-07).
+//! `queue/mod.rs` calls it. Long lists are prepared in slices ahead of the command.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! State of a session: bytes that its holder leaves for the next holder (SES-24 to SES-28).
+//! State of a session: bytes that its holder leaves for the next holder (SES-24 to SES-28). The
+//! commands of the holder call it, and commits call it for transactions. A state has a maximum
+//! size.
 
 use std::sync::Arc;
 

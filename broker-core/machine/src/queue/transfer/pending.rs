@@ -1,4 +1,5 @@
-//! Send-via: messages that are stored here until they are transferred (VIA-01).
+//! Send-via: messages that are stored here until they are transferred (VIA-01). `queue/mod.rs` and
+//! commits call it. A pending message is invisible to receivers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Keys of all records: builders for each record, and the parser for keys of an entity's space.
+//! Keys of all records: builders for each record, and the parser for keys of an entity's space. The
+//! machine builds keys with it, and restoring an entity parses them.
 
 use super::reader::{Read, Reader};
 use super::record::sub_queue_code;

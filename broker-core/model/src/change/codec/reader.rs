@@ -1,4 +1,5 @@
-//! Reader and writers of the fields of a value.
+//! Reader and writers of the fields of a value. All codecs of records use them. A reader refuses a
+//! value with missing or additional bytes.
 
 use super::VERSION;
 use crate::path::SubQueue;

@@ -1,5 +1,5 @@
 //! Codec of small records: counters, message ids, messages taken from a peer, session states,
-//! entries of the namespace.
+//! entries of the namespace. Records of older versions stay readable.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};

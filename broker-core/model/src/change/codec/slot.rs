@@ -1,4 +1,4 @@
-//! Codec of slots. `codec.rs` lists the versions.
+//! Codec of slots. `codec.rs` lists the versions. Old versions stay readable.
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};

@@ -1,4 +1,5 @@
-//! The committer's encoding of a batch as a frame, and of its effects on the index.
+//! The committer's encoding of a batch as a frame, and of its effects on the index. `committer.rs`
+//! calls it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

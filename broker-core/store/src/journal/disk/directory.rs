@@ -1,5 +1,5 @@
 //! A directory of the operating system. [`Journal::open`](super::super::Journal::open) and the
-//! tools for repair use it.
+//! tools for repair use it. A lock in the directory keeps other processes out.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;

@@ -1,4 +1,5 @@
 //! File descriptors reserved for the store. [`OsDisk`](super::OsDisk) opens files with them.
+//! Clients that use up all descriptors therefore cannot stop the store.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! A separate folder for each test.
+//! A separate folder for each test. Dropping the value removes the folder.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! The sections of content: their positions, and the fields that the broker reads.
+//! The sections of content: their positions, and the fields that the broker reads. `content.rs` and
+//! the encoder use it. Sections that the broker does not read stay unparsed.
 
 use super::{IdRef, annotation, descriptor};
 use crate::amqp::{ItemBounds, Reader, Scalar, check_value_of};

@@ -1,4 +1,5 @@
-//! Encodes the types that only content has: ids, and values of application properties.
+//! Encodes the types that only content has: ids, and values of application properties. `encode.rs`
+//! calls it.
 
 pub(crate) use crate::amqp::write::*;
 

@@ -1,4 +1,5 @@
-//! Splits a text into words, one at a time, for the parser.
+//! Splits a text into words, one at a time, for the parser. It also reports the position of an
+//! error.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Invariants of the directory, after any operation.
+//! Invariants of the directory, which hold after any operation. `queue/invariant.rs` calls it in
+//! tests.
 
 use super::Sessions;
 use crate::ids::SequenceNumber;

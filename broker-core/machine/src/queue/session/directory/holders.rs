@@ -1,4 +1,5 @@
-//! Holders of sessions: their locks, links, calls and deadlines.
+//! Holders of sessions: their locks, links, calls and deadlines. Receives, renewals and link ends
+//! call it. A session has at most one holder.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,6 @@
-//! Messages of sessions: membership, and availability to the holder.
+//! Messages of sessions: membership, and availability to the holder. `location.rs` and the retry
+//! logic call it whenever a message of a session moves. The counts of a session always equal its
+//! messages.
 
 use super::{ExpiringSession, Sessions};
 use crate::ids::SequenceNumber;
