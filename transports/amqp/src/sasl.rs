@@ -1,5 +1,5 @@
 //! Authentication with SASL (AMQP 5.3): its frames, its mechanisms, and the credentials in them
-//! (AMQP-03, AMQP-08).
+//! (AMQP-03, AMQP-08). `greeting.rs` reads and writes them before the connection opens.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Serial numbers (RFC 1982): the counters of sessions and links wrap at 2³² (AMQP-09).
+//! Serial numbers (RFC 1982): the counters of sessions and links wrap at 2³² (AMQP-09). All
+//! comparisons of such counters use these functions.
 
 /// Distance from `from` to `to`; negative if `to` precedes `from`.
 #[must_use]

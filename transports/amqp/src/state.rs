@@ -1,4 +1,5 @@
-//! States of deliveries (AMQP 3.4 and 4.5), as transfers and dispositions carry them.
+//! States of deliveries (AMQP 3.4 and 4.5), as transfers and dispositions carry them. The link
+//! machine and the server read and write them.
 
 use bytes::Bytes;
 use peeklock_words::amqp::Reader;

@@ -1,4 +1,5 @@
 //! Ends of links (AMQP 3.5 and 4.5.1): sources, targets, and the coordinator of transactions.
+//! `attach` contains them, and the server chooses the node of a link by them.
 
 use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Fields, Sink};

@@ -1,4 +1,5 @@
-//! A broker for one test, with manual time.
+//! A broker for one test, with manual time: it stores in memory, and its clock moves only when the
+//! test advances it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A client without a broker that records the messages that handlers send.
+//! A client without a broker that records the messages that handlers send. Tests of handlers use
+//! it.
 
 mod link;
 mod record;

@@ -1,4 +1,5 @@
-//! A delivery made by hand, without a broker.
+//! A delivery made by hand, for tests of handlers without a broker. The test sets its properties
+//! and inspects its settlement.
 
 use std::sync::Arc;
 

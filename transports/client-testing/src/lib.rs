@@ -1,5 +1,6 @@
-//! Test kit for handlers: deliveries made by hand, a broker whose time stands still, and simulated worlds. Programs that
-//! embed a broker find it in `peeklock::testing`.
+//! Test kit for handlers: deliveries made by hand (`delivery`, `session`, `client`), a broker with
+//! manual time (`broker`), and simulated worlds (`simulation`). Programs that embed a broker find it
+//! in `peeklock::testing`.
 //!
 //! ```text
 //!  TestDelivery ──► handler ──► Settlement                     one message, no broker

@@ -1,4 +1,5 @@
-//! A session made by hand, without a broker.
+//! A session made by hand, for tests of handlers without a broker. The test sets its state and
+//! inspects changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,5 @@
-//! The client: it opens all other handles over a port.
+//! The client: it opens all other handles over a port. The port decides how requests reach the
+//! broker: in process, over a connection, or simulated.
 
 use std::sync::Arc;
 

@@ -14,6 +14,15 @@
 //! authenticated (SEC-17): a handle has all rights, unless its client was created with a limited
 //! access ([`Client::with_access`]).
 //!
+//! | Modules in reading order | Content |
+//! |---|---|
+//! | [`port`] | the interface between handles and a transport |
+//! | `client`, `sender`, `receiver`, `session`, `received` | the basic handles, and received messages |
+//! | `transaction` | operations that take effect together |
+//! | `consumer`, `job`, `refusal`, `keeper` | handlers, their deliveries and outcomes, and renewal of locks |
+//! | `request`, `trace`, `admin` | requests with replies, spans, and management |
+//! | `in_process` | the port of a broker in the same process |
+//!
 //! Marks such as (SET-03, RTY-17) are numbers of requirements in [the
 //! specification](https://github.com/peeklock/peeklock/blob/main/docs/spec/README.md), which has
 //! the full definition.

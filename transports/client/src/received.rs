@@ -1,4 +1,5 @@
-//! A received message: the sender's properties, and the properties that the broker set.
+//! A received message: the sender's properties, and the properties that the broker set. Receivers
+//! and consumers return it. The body is loaded on demand.
 
 use bytes::Bytes;
 use peeklock_core::command::{MessageFacts, MessageState, ReceivedMessage};

@@ -1,4 +1,5 @@
 //! The receiver: receives and settles messages of a queue, subscription or sub-queue.
+//! [`Client`](crate::Client) makes it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! Outcome of a handler that does not complete its message, and the settlement that follows from it.
+//! Outcome of a handler that does not complete its message, and the settlement that follows from
+//! it. Handlers return it as their error.
 
 use std::fmt;
 

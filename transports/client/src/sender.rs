@@ -1,4 +1,5 @@
 //! The sender: every send has a result, and the number of sends in flight is limited.
+//! [`Client`](crate::Client) makes it.
 
 use std::sync::Arc;
 

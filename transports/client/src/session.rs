@@ -1,4 +1,5 @@
-//! The receiver of a session.
+//! The receiver of a session: it has the session's messages, lock and state. A client's `accept`
+//! methods return it, and the consumer of sessions uses it. Dropping it gives the session back.
 
 mod state;
 

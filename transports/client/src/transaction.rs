@@ -1,4 +1,5 @@
 //! Transactions: several operations that take effect together or not at all (file 15).
+//! [`Client`](crate::Client) begins them. Dropping one before its commit rolls it back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! Request bodies: bounded in size and pace, and in memory over all connections.
+//! Request bodies: bounded in size and pace, and in memory over all connections. Handlers read
+//! bodies only through it. A slow client loses its memory to others that wait.
 
 use std::fmt;
 use std::future::poll_fn;

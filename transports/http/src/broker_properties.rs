@@ -1,4 +1,5 @@
-//! Broker properties as one JSON object, in both directions (HTP-03, HTP-04).
+//! Broker properties as one JSON object, in both directions (HTP-03, HTP-04). `data.rs` and the
+//! JSON API use it.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
 //! Settings of the HTTP transport, which the program fills from `[http]` of its configuration.
+//! [`HttpTransport`](crate::HttpTransport) takes it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The REST data plane (HTP-01 to HTP-09): send, receive, settle.
+//! The REST data plane (HTP-01 to HTP-09): send, receive, settle. `serve.rs` calls it after the
+//! common checks of requests.
 
 use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Bytes};

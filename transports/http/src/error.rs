@@ -1,4 +1,5 @@
-//! Refusals as problem+json (ERR-02, RFC 9457). The row of the condition gives the status.
+//! Refusals as problem+json (ERR-02, RFC 9457). The row of the condition gives the status. Every
+//! handler returns them.
 
 use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, header};

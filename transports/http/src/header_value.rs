@@ -1,5 +1,5 @@
 //! Application properties as headers: which names are properties, and values in both directions
-//! (HTP-05, MSG-23).
+//! (HTP-05, MSG-23). The data plane uses it.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,12 @@
 //! HTTP transport for Peeklock: the Service Bus REST data plane, a JSON API and the probes. (Data
 //! path, step 1.)
 //!
-//! The modules in reading order: `config`, `error` and [`HttpTransport`] in `listener`; `places`,
-//! `room` and `deadline` limit slots, memory and time. `socket` enforces the bounds of a
+//! The modules in reading order: `config`, `error` and [`HttpTransport`] in `listener`;
+//! `room` and `deadline` limit memory and time. `socket` enforces the bounds of a
 //! connection in bytes and in time. `serve` takes one request through the common checks, as an
-//! `exchange`; `route` parses the path. `data` is the REST data plane of file 22 of the
+//! `exchange` with its `body`; `route` parses the path, and `probe` answers probes. `delivery`,
+//! `broker_properties` and `header_value` convert messages. `site` is the state of a listener, and
+//! `entrance` takes connections from the gateway. `data` is the REST data plane of file 22 of the
 //! specification, `atom` the administration API that the Service Bus SDKs use, and `api` the JSON
 //! API under `/$api/v1` with all operations that have no REST form (HTP-10). Its OpenAPI document
 //! is generated from the code and served at `/$api/v1/openapi.json`.

@@ -1,4 +1,5 @@
-//! Starts and stops the listener, which has a thread of its own.
+//! Starts and stops the listener, which has a thread of its own. The broker calls it. A stop waits
+//! for running requests, up to the grace period.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

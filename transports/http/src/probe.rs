@@ -1,4 +1,4 @@
-//! Probes: whether the process is alive and ready, and its state.
+//! Probes: whether the process is alive and ready, and its state. `serve.rs` calls it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! State that all requests of a listener share.
+//! State that all requests of a listener share: the broker, the settings, and the pools for input
+//! and output. `listener.rs` makes it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! JSON form of an entity's retry policy (RTY-16, RTY-23).
+//! JSON form of an entity's retry policy (RTY-16, RTY-23). The forms of entities contain it.
 
 use peeklock_core::description::{Jitter, RetryKind, RetryPolicy};
 use peeklock_core::error::Rejection;

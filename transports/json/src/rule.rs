@@ -1,4 +1,5 @@
-//! JSON forms of rules, and of the explanations of their results.
+//! JSON forms of rules, and of the explanations of their results. The HTTP and WebSocket transports
+//! and the command line use them.
 
 use peeklock_core::error::Rejection;
 use peeklock_core::rule::sql::Parameters;

@@ -1,4 +1,5 @@
-//! Values with a text form in JSON: instants, durations, lock tokens and GUIDs.
+//! Values with a text form in JSON: instants, durations, lock tokens and GUIDs. All JSON forms use
+//! them. A text with another form is refused with the expected form.
 
 use std::fmt;
 

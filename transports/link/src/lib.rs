@@ -21,8 +21,8 @@
 //!   contents are fetched ahead.
 //! - The bytes of a connection, its place and the pace of its client are those of
 //!   [`admission`](peeklock_core::admission).
-//! - [`BackgroundWork`] bounds work apart from the connection. [`Steps`] gives other connections of the
-//!   thread their turn.
+//! - [`BackgroundWork`] bounds work that runs next to the connection. [`Steps`] gives other
+//!   connections of the thread their turn.
 //!
 //! Frames, encodings, sockets and the meaning of operations belong to the transports.
 

@@ -1,4 +1,5 @@
 //! A link: a client's handle on an entity or sub-queue, and for receivers the flow of deliveries.
+//! [`Links`](crate::Links) owns it.
 
 use std::sync::Arc;
 

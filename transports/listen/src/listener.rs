@@ -1,4 +1,5 @@
-//! Address of a transport, and the check whether it may listen there.
+//! Address of a transport, and the check whether it may listen there. Transports bind with it.
+//! Anonymous access on other addresses than loopback needs a confirmation (SEC-17).
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,5 @@
-//! From a socket to its connection, and the end of all connections.
+//! From a socket to its connection, and the end of all connections. Transports implement [`Serve`]
+//! for their connections, and `start.rs` and `gateway.rs` run it.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Threads that serve connections. Listeners and gateways start and end them.
+//! Threads that serve connections. Listeners and gateways start and end them. Connections are
+//! distributed in turn, and each stays on its thread.
 
 use std::io;
 use std::thread::JoinHandle;

@@ -1,4 +1,6 @@
-//! Connection strings, as our tools and the official SDKs take them (SEC-18 to SEC-21).
+//! Connection strings, as our tools and the official SDKs take them (SEC-18 to SEC-21). The command
+//! line prints them, and the clients parse them. The text with a key is returned only by an
+//! explicit call.
 
 use std::fmt;
 

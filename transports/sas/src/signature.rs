@@ -1,4 +1,5 @@
-//! The signature of a token, over its resource and its expiry (SEC-11).
+//! The signature of a token, over its resource and its expiry (SEC-11). The authorizer and clients
+//! share it. The comparison takes constant time.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Settings of TLS. The server reads them from its configuration file.
+//! Settings of TLS. The server reads them from its configuration file. Listeners pass it to
+//! [`Tls`](crate::Tls).
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Address of a broker from a URL, and streams to it with TLS or without.
+//! Address of a broker from a URL, and streams to it with TLS or without. The clients and the
+//! command line connect with it.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
 //! Settings of the WebSocket transport, which the program fills from `[websocket]` of its
-//! configuration.
+//! configuration. [`WebSocketTransport`](crate::WebSocketTransport) takes it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

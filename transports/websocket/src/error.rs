@@ -1,4 +1,5 @@
-//! Errors of a connection: frames that cannot be read, and closes with their codes.
+//! Errors of a connection: frames that cannot be read, and closes with their codes. The
+//! conversation closes with them, or answers a request with them.
 
 use peeklock_core::message::ContentError;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;

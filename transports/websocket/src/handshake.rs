@@ -1,4 +1,5 @@
-//! Judges the upgrade: which clients may connect (SEC-23), and which encoding they use.
+//! Judges the upgrade: which clients may connect (SEC-23), and which encoding they use. The
+//! listener calls it before any frame is read.
 
 use std::net::SocketAddr;
 

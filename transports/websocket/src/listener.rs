@@ -1,4 +1,4 @@
-//! The transport: its listener, and the upgrade of a connection.
+//! The transport: its listener, and the upgrade of a connection. The broker starts and stops it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
-//! State that all connections of a listener share.
+//! State that all connections of a listener share: the broker, the settings, the slots, and the
+//! conversations that may be resumed. `listener.rs` makes it. A conversation has at most one
+//! connection at a time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Values that stay encoded and are decoded only where a caller looks into them.
+//! Values that stay encoded and are decoded only where a caller looks into them. Performatives
+//! contain them.
 
 use bytes::Bytes;
 use peeklock_words::amqp::write::{self, Compound, Sink};

@@ -1,4 +1,5 @@
-//! Settings of a connection: values that it announces to its peer, and its limits.
+//! Settings of a connection: values that it announces to its peer, and its limits. The server
+//! derives it from its settings, and tests set it directly.
 
 use std::num::NonZero;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! Conditions that hold for a connection at any time, for tests and fuzzing (feature `testing`).
+//! `exercise` calls it after each step.
 
 use super::Connection;
 

@@ -1,4 +1,5 @@
-//! `attach` and `detach`: begin and end of a link on a session (AMQP 2.7.3, 2.7.7).
+//! `attach` and `detach`: begin and end of a link on a session (AMQP 2.7.3, 2.7.7). The link
+//! machine reads and writes them.
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 

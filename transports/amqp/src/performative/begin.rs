@@ -1,4 +1,5 @@
-//! `begin` and `end`: begin and end of a session on a channel (AMQP 2.7.2, 2.7.8).
+//! `begin` and `end`: begin and end of a session on a channel (AMQP 2.7.2, 2.7.8). The session
+//! machine reads and writes them.
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 

@@ -1,4 +1,5 @@
-//! `open` and `close`: begin and end of a connection (AMQP 2.7.1, 2.7.9).
+//! `open` and `close`: begin and end of a connection (AMQP 2.7.1, 2.7.9). The connection machine
+//! reads and writes them.
 
 use peeklock_words::amqp::write::{self, Fields, Sink};
 

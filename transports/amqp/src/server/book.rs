@@ -1,4 +1,5 @@
-//! The transactions of a connection, and the transaction groups of its sessions.
+//! The transactions of a connection, and the transaction groups of its sessions. The coordinator
+//! node and transactional transfers use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Settings of the AMQP transport, and the settings of each connection that follow from them.
+//! [`AmqpTransport`](super::AmqpTransport) takes it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZero;

@@ -1,4 +1,5 @@
-//! Errors of the broker as errors of AMQP (AMQP-90).
+//! Errors of the broker as errors of AMQP (AMQP-90). Every refusal of the server passes it, so that
+//! SDKs see the condition and whether a retry can help.
 
 use peeklock_core::condition::Condition;
 use peeklock_core::error::BrokerError;

@@ -1,4 +1,5 @@
-//! The transport: starts the listener, and serves each accepted connection.
+//! The transport: starts the listener, and serves each accepted connection. The broker starts and
+//! stops it.
 
 use std::sync::Arc;
 

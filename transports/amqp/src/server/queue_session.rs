@@ -1,4 +1,5 @@
 //! Receivers of sessions: for a named session, and for the next available one (AMQP-70 to AMQP-76).
+//! `attach.rs` calls it. A session has one receiver at a time.
 
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_words::amqp::{Scalar, code, write};

@@ -1,4 +1,5 @@
-//! Conversion of outcomes of AMQP to settlements of the broker (AMQP-60 to AMQP-63).
+//! Conversion of outcomes of AMQP to settlements of the broker (AMQP-60 to AMQP-63). `settle.rs`
+//! and the management node use it.
 
 use peeklock_core::command::Settlement;
 use peeklock_core::condition::Condition;

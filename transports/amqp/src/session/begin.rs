@@ -1,4 +1,5 @@
-//! Begin and end of sessions, and their lookup by channel. A channel has at most one session.
+//! Begin and end of sessions, and their lookup by channel. A channel has at most one session. The
+//! connection machine calls it.
 
 use std::collections::BTreeMap;
 

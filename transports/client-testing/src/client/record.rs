@@ -1,4 +1,5 @@
-//! The port of a client without a broker: it records sent messages.
+//! The port of a client without a broker: it records sent messages. `client.rs` shows its records
+//! to the test.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

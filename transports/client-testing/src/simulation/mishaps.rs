@@ -1,4 +1,4 @@
-//! The mishaps of a simulated world, and the recovery from them.
+//! The mishaps of a simulated world, and the recovery from them. `run.rs` draws them from the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The port of a simulated world: each request waits for the driver.
+//! The port of a simulated world: each request waits for the driver. Handles in the scenario use it
+//! like any port.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! The scenario's view of a simulated world.
+//! The scenario's view of a simulated world: its clients, its clock and its invariants.
+//! [`Simulation`](super::Simulation) passes it to the scenario.
 
 use std::sync::Arc;
 

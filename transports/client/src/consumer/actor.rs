@@ -1,5 +1,5 @@
 //! Actix actors as handlers: deliveries arrive as actor messages, and the actor's result settles
-//! them.
+//! them. Programs register them with a consumer.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The trait of handlers, the deliveries that they receive, and settlements that a handler makes
-//! itself.
+//! itself. Programs implement it; the loops of consumers call it.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,5 +1,5 @@
 //! Pushed deliveries in process: the entity's arbiter fills an outlet, and settlements return
-//! credit.
+//! credit. Consumers read them through the port.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
 //! A link to one entity in process: it converts requests to commands, and outcomes to answers.
+//! `in_process.rs` opens it. Outcomes are the same as over a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Jobs of sessions: a [`Job`](super::Job) that always has its session.
+//! Jobs of sessions: a [`Job`](super::Job) that always has its session. Handlers of consumers of
+//! sessions receive it.
 
 use std::sync::Arc;
 

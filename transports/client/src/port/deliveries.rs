@@ -1,4 +1,5 @@
-//! Pushed messages of a link and their settlements; the loop of a consumer uses them.
+//! Pushed messages of a link and their settlements; the loop of a consumer uses them. Each port
+//! implements them.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,4 +1,5 @@
-//! Requests over a link, and their answers.
+//! Requests over a link, and their answers. Handles make them, and each port (in process, over a
+//! connection, simulated) carries them out with the same results.
 
 use bytes::Bytes;
 use peeklock_core::command::ReceivedMessage;

@@ -1,4 +1,5 @@
-//! The responder: sends the result of a handler back to the requester.
+//! The responder: sends the result of a handler back to the requester. Handlers of requests return
+//! through it. Each request gets at most one response.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Typed access to the state of a session as JSON.
+//! Typed access to the state of a session as JSON. It adds methods to
+//! [`SessionReceiver`](crate::SessionReceiver).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Operations on a message that was received under a lock.
+//! Operations on a message that was received under a lock. `api/mod.rs` routes requests to it.
 
 use actix_web::http::StatusCode;
 use actix_web::web;

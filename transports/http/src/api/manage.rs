@@ -1,4 +1,5 @@
 //! Carries out management requests with memory for their answers, and formats the answers as JSON.
+//! The files of the resources call it.
 
 use actix_web::http::StatusCode;
 use peeklock_core::management::{Managed, Management};

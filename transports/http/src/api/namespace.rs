@@ -1,5 +1,5 @@
 //! The namespace, and declarations for it: planning and carrying out (file 27 of the
-//! specification).
+//! specification). `api/mod.rs` routes requests to it.
 
 use actix_web::web;
 use peeklock_core::Namespace;

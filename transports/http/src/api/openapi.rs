@@ -1,4 +1,4 @@
-//! The OpenAPI document of the JSON API, generated from the operations.
+//! The OpenAPI document of the JSON API, generated from the operations. `api/mod.rs` serves it.
 
 use serde_json::Value;
 use utoipa::OpenApi;

@@ -1,4 +1,5 @@
-//! Policies of the namespace, of queues and of topics, and their keys.
+//! Policies of the namespace, of queues and of topics, and their keys. `api/mod.rs` routes requests
+//! to these functions. Only the answers of `keys` and `regenerate` contain keys.
 
 use actix_web::http::Method;
 use actix_web::web;

@@ -1,4 +1,5 @@
 //! Rules of a subscription: which messages it gets, how they are changed, and the reasons.
+//! `api/mod.rs` routes requests to these functions; `manage` checks rights and carries them out.
 
 use actix_web::http::Method;
 use actix_web::web;

@@ -1,4 +1,5 @@
-//! Management operations on subscriptions of a topic.
+//! Management operations on subscriptions of a topic. `api/mod.rs` routes requests to these
+//! functions; `manage` checks rights and carries them out.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Management operations on topics.
+//! Management operations on topics. `api/mod.rs` routes requests to these functions; `manage`
+//! checks rights and carries them out.
 
 use actix_web::http::Method;
 use actix_web::web;

@@ -1,5 +1,5 @@
 //! Creates an entity or a rule: `PUT` without `If-Match` (HTP-12, ADM-20, ADM-21); deletes one:
-//! `DELETE`.
+//! `DELETE`. `atom/mod.rs` calls it.
 
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};

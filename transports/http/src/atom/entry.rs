@@ -1,5 +1,5 @@
 //! Entries and feeds around descriptions (ADM-23, ADM-32, ADM-33), and the requested page of a
-//! list.
+//! list. All answers of the Atom API are written with it.
 
 use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, header};

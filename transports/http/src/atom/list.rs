@@ -1,5 +1,5 @@
 //! Lists queues, topics, subscriptions and rules in pages, in the order of their names (HTP-13,
-//! ADM-23).
+//! ADM-23). `atom/mod.rs` calls it.
 
 use peeklock_core::InTurn;
 use peeklock_core::contract::Action;

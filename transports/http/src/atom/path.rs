@@ -1,4 +1,5 @@
 //! Parses addresses of the Atom API (ADM-04, HTP-12, HTP-13). Words in them are case-insensitive.
+//! `serve.rs` calls it.
 
 use actix_web::http::Method;
 use peeklock_core::path::subscription_path;

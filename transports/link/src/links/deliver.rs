@@ -1,4 +1,5 @@
-//! Deliveries: they get a number and stay unsettled, or are released.
+//! Deliveries: they get a number and stay unsettled, or are released. `links.rs` and `end.rs` call
+//! it. A delivery is settled or released exactly once.
 
 use std::sync::Arc;
 

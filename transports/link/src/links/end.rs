@@ -1,4 +1,5 @@
-//! The end of links: the detach of a link, and the end of a whole connection.
+//! The end of links: the detach of a link, and the end of a whole connection. `links.rs` calls it.
+//! Locks of a link end with it, as the entity decides.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,5 @@
-//! Events: the results of requests and deliveries that a transport encodes for its client.
+//! Events: the results of requests and deliveries that a transport encodes for its client. The
+//! engine passes them to the protocol of the transport.
 
 use std::sync::Arc;
 

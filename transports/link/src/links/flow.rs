@@ -1,5 +1,5 @@
 //! Operations that change the limits of receivers: attach, credit and drain. `credit.rs` computes
-//! the limits.
+//! the limits. `links.rs` calls it for requests of the client.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Links that are bound to a session.
+//! Links that are bound to a session: their accept, renewal and end. `links.rs` calls it. A link
+//! has at most one session.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Detects the protocol of a connection from its first bytes.
+//! Detects the protocol of a connection from its first bytes. `gateway.rs` calls it. The bytes are
+//! given back to the stream, so the protocol reads all of them.
 
 use std::io;
 

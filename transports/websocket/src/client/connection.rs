@@ -1,4 +1,5 @@
-//! Implements the port of a client over a connection.
+//! Implements the port of a client over a connection. The driver task owns the socket; this type
+//! only passes requests to it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! State that all handles of a client share: calls that wait for the driver, and links.
+//! State that all handles of a client share: calls that wait for the driver, and links. Handles and
+//! the driver share it behind a lock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;

@@ -1,4 +1,5 @@
 //! Implements the link of the port: turns requests into operations and notices into answers.
+//! Handles call it through the port, and the driver resolves its answers.
 
 use peeklock_client::port::{self, Answer, BoxAnswer, BoxFuture, Request, Settlement};
 use peeklock_core::command::{RETRY_DELAY_PROPERTY, ReceiveMode, ReceivedMessage};

@@ -1,5 +1,5 @@
 //! Work that takes more than one command. It runs next to the conversation, which goes on
-//! meanwhile.
+//! meanwhile. Operations start it. The amount of concurrent work of a connection is limited.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Start of a conversation: a hello begins a new one or resumes an old one.
+//! Start of a conversation: a hello begins a new one or resumes an old one. The listener calls it
+//! for each upgraded connection.
 
 use std::future::poll_fn;
 use std::sync::Arc;

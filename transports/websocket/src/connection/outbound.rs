@@ -1,4 +1,5 @@
-//! Turns answers and deliveries into frames.
+//! Turns answers and deliveries into frames. The turns in `serve.rs` call it. The bytes of queued
+//! frames stay counted in the account of the connection until they are written.
 
 use std::convert::Infallible;
 use std::sync::Arc;

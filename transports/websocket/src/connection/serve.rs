@@ -1,4 +1,5 @@
-//! The turns of a conversation: frames to read, requests that wait for room, and timers.
+//! The turns of a conversation: frames to read, requests that wait for room, and timers. `open.rs`
+//! starts them.
 
 use std::future::poll_fn;
 use std::pin::Pin;

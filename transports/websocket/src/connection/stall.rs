@@ -1,4 +1,5 @@
-//! Detects a client that reads more slowly than its minimum pace.
+//! Detects a client that reads more slowly than its minimum pace. `serve.rs` polls it while written
+//! bytes wait for the client.
 
 use std::future::Future as _;
 use std::pin::Pin;

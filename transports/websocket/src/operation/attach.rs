@@ -1,5 +1,5 @@
 //! Opens links, including links that send to one entity through another (VIA-01), and ends them in
-//! order.
+//! order. `operation.rs` calls it.
 
 use peeklock_core::command::{LinkEnd, ReceiveMode};
 use peeklock_core::contract::Action;

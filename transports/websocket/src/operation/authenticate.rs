@@ -1,4 +1,5 @@
-//! Replaces the token.
+//! Replaces the token of a connection with a later one. `operation.rs` calls it. Links stay open
+//! while the new token grants their rights.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Deletes messages that no receiver has locked.
+//! Deletes messages that no receiver has locked. `operation.rs` calls it. Locked messages are never
+//! deleted.
 
 use peeklock_core::Entity;
 use peeklock_core::command::{Command, Outcome, SessionCommand};

@@ -1,4 +1,5 @@
-//! Credit of a receiver, its return, and deliveries.
+//! Credit of a receiver, its return, and deliveries. `operation.rs` calls it for requests, and
+//! `outbound.rs` for deliveries. A delivery is pushed only within granted credit.
 
 use bytes::Bytes;
 use peeklock_core::command::ReceivedMessage;

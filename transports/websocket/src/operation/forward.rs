@@ -1,4 +1,5 @@
-//! Takes over messages that another broker forwards.
+//! Takes over messages that another broker forwards. `operation.rs` calls it. Repeated messages are
+//! recognized, so a list can be sent again after a lost connection.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Hello and welcome at the start of a connection, and the announcement of its end.
+//! Hello and welcome at the start of a connection, and the announcement of its end. `open.rs` and
+//! the client use them.
 
 use serde::{Deserialize, Serialize};
 

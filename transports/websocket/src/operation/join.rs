@@ -1,4 +1,5 @@
-//! Operations that join a transaction (TXN-02).
+//! Operations that join a transaction (TXN-02). `operation.rs` calls it. The entity checks each
+//! operation when it is issued.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Lists the sessions of a queue or subscription (SES-29).
+//! Lists the sessions of a queue or subscription (SES-29). `operation.rs` calls it.
 
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;

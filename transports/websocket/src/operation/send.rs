@@ -1,4 +1,5 @@
 //! Sends messages, independently of each other or all or none, and cancels scheduled messages.
+//! `operation.rs` calls it.
 
 use peeklock_core::Broker;
 use peeklock_core::command::{Command, InboundMessage, Outcome};

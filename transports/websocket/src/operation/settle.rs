@@ -1,4 +1,5 @@
-//! Settlement by delivery number or by lock token, and renewal of locks.
+//! Settlement by delivery number or by lock token, and renewal of locks. `operation.rs` calls it.
+//! Each delivery has its own result.
 
 use peeklock_core::command::{Outcome, Settlement, retry_delay_of};
 use peeklock_core::condition::Condition;

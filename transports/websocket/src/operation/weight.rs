@@ -1,4 +1,5 @@
-//! Memory of an answer, counted before the answer is queued.
+//! Memory of an answer, counted before the answer is queued. `outbound.rs` charges it to the
+//! account of the connection.
 
 use bytes::Bytes;
 use peeklock_json::size_in_json;

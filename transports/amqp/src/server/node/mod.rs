@@ -1,4 +1,5 @@
-//! Nodes that links can be attached to; each kind has its own file.
+//! Nodes that links can be attached to; each kind has its own file. The events of a conversation
+//! are dispatched to the node of their link.
 
 mod browser;
 mod management;

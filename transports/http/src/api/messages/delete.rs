@@ -1,4 +1,5 @@
-//! Deletes messages without receiving them.
+//! Deletes messages without receiving them: batches, purges and single numbers.
+//! `api/messages/mod.rs` routes requests to it. Locked messages are never deleted.
 
 use actix_web::http::StatusCode;
 use actix_web::web;

@@ -1,4 +1,5 @@
-//! Operations on the messages of a queue, and the parts that several operations share.
+//! Operations on the messages of a queue, and the parts that several operations share. `api/mod.rs`
+//! routes requests to it.
 
 pub(super) mod delete;
 pub(super) mod receive;

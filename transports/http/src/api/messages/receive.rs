@@ -1,4 +1,5 @@
-//! Receives messages, available or deferred, and peeks at messages.
+//! Receives messages, available or deferred, and peeks at messages. `api/messages/mod.rs` routes
+//! requests to it. Memory for the answer is reserved before messages are taken.
 
 use actix_web::web;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};

@@ -1,4 +1,5 @@
-//! Sends messages, now or at an instant, and cancels scheduled ones.
+//! Sends messages, now or at an instant, and cancels scheduled ones. `api/messages/mod.rs` routes
+//! requests to it. A batch is stored whole or not at all.
 
 use actix_web::http::StatusCode;
 use actix_web::web;

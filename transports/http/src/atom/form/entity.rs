@@ -1,5 +1,6 @@
 //! Reads and writes `QueueDescription`, `TopicDescription` and `SubscriptionDescription` by the
-//! table of their properties.
+//! table of their properties. `create.rs`, `update.rs` and `list.rs` use it. Elements without a
+//! property are kept by `kept.rs`.
 
 use peeklock_core::command::{Counts, Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::description::{

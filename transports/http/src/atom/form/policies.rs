@@ -1,5 +1,5 @@
 //! `AuthorizationRules` of queues and topics: their policies with keys, for clients that may read
-//! these (ADM-39, SEC-03).
+//! these (ADM-39, SEC-03). `form/entity.rs` includes them in descriptions.
 
 use peeklock_core::ContainerKeys;
 use peeklock_core::contract::{Right, Rights};

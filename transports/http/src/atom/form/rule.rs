@@ -1,4 +1,5 @@
-//! `RuleDescription` (ADM-40 to ADM-43).
+//! `RuleDescription` in XML (ADM-40 to ADM-43): reads the first rule of a request and writes rules
+//! in answers. `create.rs`, `update.rs` and `list.rs` use it.
 
 use peeklock_core::error::Rejection;
 use peeklock_core::path::{EntityAddress, EntityName};

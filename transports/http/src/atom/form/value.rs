@@ -1,4 +1,5 @@
 //! Typed values of rules (ADM-41): a value is returned with the type with which it was sent.
+//! `form/rule.rs` reads and writes them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Opens a connection: the upgrade, the hello, and the meaning of a refusal.
+//! Opens a connection: the upgrade, the hello, and the meaning of a refusal. `driver.rs` calls it
+//! for each connection attempt.
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};

@@ -1,4 +1,5 @@
-//! Reads frames: hands answers to callers and deliveries to consumers.
+//! Reads frames: hands answers to callers and deliveries to consumers. `driver.rs` calls it. Each
+//! answer goes to the caller with its number, or is dropped if the caller has gone.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

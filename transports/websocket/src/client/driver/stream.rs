@@ -1,4 +1,5 @@
-//! The stream below a connection. It limits the bytes that are read before the welcome.
+//! The stream below a connection. It limits the bytes that are read before the welcome. A server
+//! that sends endless bytes instead of a welcome therefore cannot fill the memory of a client.
 
 use std::io;
 use std::pin::Pin;

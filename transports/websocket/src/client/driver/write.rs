@@ -1,4 +1,5 @@
-//! Turns the requests of handles into frames and writes them.
+//! Turns the requests of handles into frames and writes them. `driver.rs` calls it. A request over
+//! the frame limit fails at once and is never sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

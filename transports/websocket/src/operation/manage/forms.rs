@@ -1,4 +1,5 @@
 //! Bodies of management operations and of their answers. Both encodings carry descriptions as JSON.
+//! `operation/manage.rs` and the client use them.
 
 pub(crate) use peeklock_json::{
     DeclarationForm, DigestText, ExplanationView, KeyForm, KeyName, PlanResultView, PlanView,

@@ -1,4 +1,5 @@
-//! Bodies of requests, read with the tolerance that clients need (AMQP-82).
+//! Bodies of requests, read with the tolerance that clients need (AMQP-82). The planners of
+//! management operations read their fields with it.
 
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};

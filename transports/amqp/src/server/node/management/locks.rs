@@ -1,5 +1,6 @@
 //! Requests by lock token: `renew-lock` renews locks (SET-18), `update-disposition` settles
-//! deliveries (AMQP-82).
+//! deliveries (AMQP-82). `operation.rs` calls the planners. Each token is handled on its own, so
+//! one lost lock does not fail the others.
 
 use peeklock_core::command::{Command, Outcome, Settlement, refuse_retry_delay};
 use peeklock_core::contract::Action;
