@@ -1,4 +1,5 @@
-//! The command line: its commands and flags, and how failures are printed.
+//! The command line: its commands and flags, and how failures are printed. `main.rs` calls it.
+//! Errors go to standard error, results to standard output.
 
 mod serve;
 

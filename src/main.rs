@@ -1,4 +1,5 @@
-//! The program `peeklock`: a broker as a process, and its tools.
+//! The program `peeklock`: a broker as a process, and its tools. All parts are in the library, so
+//! that other programs can use them.
 
 use std::process::ExitCode;
 

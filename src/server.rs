@@ -1,4 +1,6 @@
-//! Life of `peeklock serve`: start, wait for a signal or a failure, stop in order.
+//! Life of `peeklock serve`: start, wait for a signal or a failure, stop in order. `cli/serve.rs`
+//! and embedding programs call it. The banner is printed only after all listeners accept
+//! connections.
 
 mod address_files;
 mod banner;

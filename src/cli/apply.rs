@@ -1,4 +1,5 @@
 //! `peeklock apply`: creates and updates the entities that a file declares, step by step (DEC-16).
+//! `cli.rs` dispatches to it. A second run of the same file changes nothing.
 
 mod parts;
 

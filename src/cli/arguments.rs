@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Arguments that several commands share. Each names the unit or form that it expects in its error.
 
 use clap::{Args, ValueEnum};
 use peeklock::description::{Cleared, EntityStatus};

@@ -1,4 +1,4 @@
-//! `peeklock bench`: the loads of the crate `peeklock-bench`.
+//! `peeklock bench`: the loads of the crate `peeklock-bench`. `cli.rs` dispatches to it.
 
 use clap::Args;
 use clap::error::ErrorKind;

@@ -1,4 +1,5 @@
 //! `peeklock config check`: validates the configuration, and prints each value with its source.
+//! `cli.rs` dispatches to it. It performs the checks of a start without starting a broker.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! `peeklock completions`: prints a script that completes the command line in a shell.
+//! `peeklock completions`: prints a script that completes the command line in a shell. `cli.rs`
+//! dispatches to it.
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;

@@ -1,4 +1,5 @@
-//! Connection of a command to its broker, and the end of a command.
+//! Connection of a command to its broker, and the end of a command. Every command that talks to a
+//! broker uses it.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;

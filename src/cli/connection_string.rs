@@ -1,4 +1,5 @@
-//! `peeklock connection-string`: connection strings for clients (SEC-18, SEC-21, SEC-25).
+//! `peeklock connection-string`: connection strings for clients (SEC-18, SEC-21, SEC-25). `cli.rs`
+//! dispatches to it. It works on a running broker, or offline on the files of a data directory.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! `peeklock context`: named brokers.
+//! `peeklock context`: named brokers. `cli.rs` dispatches to it; `contexts.rs` reads and writes the
+//! file.
 
 use std::io::Read as _;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! Named brokers, in a file in the user's configuration directory that only the user can read.
+//! Named brokers, in a file in the user's configuration directory that only the user can read. The
+//! command `context` and the connection flags use them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};

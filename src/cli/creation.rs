@@ -1,4 +1,5 @@
 //! Common part of the commands that create queues and topics: the report about an existing entity.
+//! It compares the given properties and prints the differences.
 
 use peeklock::condition::Condition;
 use peeklock::declaration::{Change, Declaration, Plan};

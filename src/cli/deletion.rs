@@ -1,4 +1,5 @@
-//! Common part of the commands that delete something: the report of the result.
+//! Common part of the commands that delete something: the report of the result. The delete commands
+//! of queues, topics, subscriptions, rules and policies use it.
 
 use peeklock::condition::Condition;
 use peeklock::error::BrokerError;

@@ -1,4 +1,4 @@
-//! `peeklock dlq`: commands for dead-lettered messages.
+//! `peeklock dlq`: commands for dead-lettered messages. `cli.rs` dispatches to it.
 
 mod condition;
 mod copies;

@@ -1,4 +1,5 @@
-//! `peeklock export`: writes a namespace as a file that declares it (DEC-17).
+//! `peeklock export`: writes a namespace as a file that declares it (DEC-17). `cli.rs` dispatches
+//! to it. `peeklock apply` of the file changes nothing on the same namespace.
 
 use std::path::PathBuf;
 

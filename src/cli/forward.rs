@@ -1,4 +1,5 @@
 //! `peeklock forward`: lists forwarding destinations, with counts of waiting and failed messages.
+//! `cli.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::command::Counts;

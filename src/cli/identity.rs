@@ -1,4 +1,5 @@
-//! TLS settings of a command: trusted authorities and its client certificate.
+//! TLS settings of a command: trusted authorities and its client certificate. `connect.rs` and
+//! commands that connect on their own use it.
 
 use std::path::PathBuf;
 

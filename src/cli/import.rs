@@ -1,4 +1,5 @@
-//! `peeklock config import`: converts the configuration file of Microsoft's emulator.
+//! `peeklock config import`: converts the configuration file of Microsoft's emulator. `cli.rs`
+//! dispatches to it, and `--emulator` reads the file in the same way.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;

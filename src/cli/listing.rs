@@ -1,4 +1,5 @@
 //! Common parts of the commands that list something: reading all pages, and formats for programs.
+//! The list commands use them.
 
 use peeklock::error::BrokerError;
 

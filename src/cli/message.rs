@@ -1,4 +1,5 @@
-//! Messages in the output formats.
+//! Messages in the output formats: one line, all details, or JSON. `peek`, `receive` and the `dlq`
+//! commands print with it.
 
 use std::fmt::Write as _;
 

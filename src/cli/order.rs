@@ -1,4 +1,5 @@
-//! Allows options of the connection and the output format before the command.
+//! Allows options of the connection and the output format before the command. `cli.rs` calls it
+//! before clap parses the arguments.
 
 use std::ffi::OsString;
 

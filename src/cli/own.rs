@@ -1,4 +1,5 @@
-//! A broker on this machine, by the files in its data directory.
+//! A broker on this machine, by the files in its data directory. `connect.rs` finds the broker and
+//! its first key with it.
 
 use std::fs;
 use std::io::Read as _;

@@ -1,4 +1,5 @@
-//! `peeklock peek`: shows messages without receiving or locking them.
+//! `peeklock peek`: shows messages without receiving or locking them. `cli.rs` dispatches to it,
+//! and the `dlq` commands read pages with it.
 
 use std::time::Duration;
 

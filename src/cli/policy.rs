@@ -1,4 +1,5 @@
-//! `peeklock policy`: manages policies, which grant rights by name and key.
+//! `peeklock policy`: manages policies, which grant rights by name and key. `cli.rs` dispatches to
+//! it.
 
 mod create;
 mod delete;

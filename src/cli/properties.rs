@@ -1,4 +1,5 @@
-//! Properties of entities as flags and as table rows, generated from the table of properties.
+//! Properties of entities as flags and as table rows, generated from the table of properties. The
+//! create, update and show commands share them, so a new property appears in all.
 
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};

@@ -1,4 +1,5 @@
 //! Application properties on the command line: `KEY=VALUE` is text, `KEY:TYPE=VALUE` any type.
+//! Commands that send or select messages share the parser.
 
 use peeklock::message::Value;
 use peeklock::websocket::client::message_from_json;

@@ -1,4 +1,5 @@
 //! `peeklock receive`: settles a message only after it has been written to standard output.
+//! `cli.rs` dispatches to it.
 
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt as _;

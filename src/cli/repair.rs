@@ -1,5 +1,5 @@
 //! `peeklock repair`: shows the losses, asks for confirmation, copies the directory, and repairs
-//! it.
+//! it. `cli.rs` dispatches to it.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Retry policy of an entity, as flags and as text (RTY-29).
+//! Retry policy of an entity, as flags and as text (RTY-29). The commands that create, update and
+//! show entities share them.
 
 use clap::{Args, ValueEnum};
 use peeklock::description::{Jitter, RetryKind, RetryPolicy, SessionRetryOrder};

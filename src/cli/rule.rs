@@ -1,4 +1,5 @@
-//! `peeklock rule`: manages the rules of a subscription and explains their results.
+//! `peeklock rule`: manages the rules of a subscription and explains their results. `cli.rs`
+//! dispatches to it.
 
 mod add;
 mod delete;

@@ -1,4 +1,4 @@
-//! `peeklock schedule`: commands for messages that are not yet due.
+//! `peeklock schedule`: commands for messages that are not yet due. `cli.rs` dispatches to it.
 
 use clap::{Args, Subcommand};
 use peeklock::ids::SequenceNumber;

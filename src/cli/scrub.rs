@@ -1,4 +1,5 @@
-//! Common parts of `peeklock verify` and `peeklock repair`: directory, progress bar, errors.
+//! Common parts of `peeklock verify` and `peeklock repair`: directory, progress bar, errors. Both
+//! commands share them, so their reports agree.
 
 mod meaning;
 mod output;

@@ -1,5 +1,5 @@
 //! `peeklock send`: sends a message of the command line, or messages from standard input, with
-//! several in flight.
+//! several in flight. `cli.rs` dispatches to it.
 
 mod feed;
 mod lost;

@@ -1,4 +1,5 @@
-//! `peeklock serve`: runs a broker until a signal or a failure ends it.
+//! `peeklock serve`: runs a broker until a signal or a failure ends it. `cli.rs` dispatches to it;
+//! `server.rs` does the work.
 
 use super::{Failure, ServeFlags};
 use crate::config::Loaded;

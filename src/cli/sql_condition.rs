@@ -1,5 +1,5 @@
 //! Conditions on messages in the SQL of rules, such as `--where "price > 5 AND sys.DeliveryCount >
-//! 1"`.
+//! 1"`. `peek`, `receive` and the `dlq` commands share them. They are evaluated in this process.
 
 use peeklock::command::MessageState;
 use peeklock::limits::{Limits, Tier};

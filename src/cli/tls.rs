@@ -1,4 +1,5 @@
-//! `peeklock tls`: an authority for development, and ways for clients to trust it.
+//! `peeklock tls`: an authority for development, and ways for clients to trust it. `cli.rs`
+//! dispatches to it.
 
 mod init;
 mod show;

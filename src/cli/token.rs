@@ -1,4 +1,5 @@
 //! `peeklock token`: a shared access signature, signed with the key of a connection string.
+//! `cli.rs` dispatches to it. No broker is needed.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
 //! `peeklock top`: all queues, topics and subscriptions with their message rates, read repeatedly.
+//! `cli.rs` dispatches to it.
 
 mod rates;
 mod screen;

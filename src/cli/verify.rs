@@ -1,4 +1,5 @@
-//! `peeklock verify`: checks that all acknowledged data is present and readable.
+//! `peeklock verify`: checks that all acknowledged data is present and readable. `cli.rs`
+//! dispatches to it. It never writes to the data directory.
 
 use std::io;
 

@@ -1,4 +1,6 @@
 //! The sections `[webhook]` and `[peers]`: the permitted destinations of forwarded messages.
+//! `config.rs` converts them to the settings of the forwarders at start. Secrets and tokens are
+//! read from files, never from the configuration itself.
 
 use std::path::Path;
 

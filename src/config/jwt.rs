@@ -1,4 +1,6 @@
-//! The section `[security.jwt]`.
+//! The section `[security.jwt]`: checks it and converts it to the settings of the authorizer.
+//! `config.rs` calls it at start. Without an issuer no other key may be set, and no bearer token is
+//! accepted.
 
 use std::path::Path;
 

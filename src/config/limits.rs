@@ -1,4 +1,5 @@
 //! The section `[limits]`: each limit of the table [`Limits::TABLE`] may be changed (QUO-02).
+//! `config.rs` reads and prints the section with it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The section `[otlp]`.
+//! The section `[otlp]`: converts it to the settings of the exporter. `config.rs` calls it at
+//! start. Without an endpoint nothing is exported.
 
 use std::path::Path;
 

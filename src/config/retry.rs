@@ -1,4 +1,5 @@
 //! `retry_policy` of a queue or subscription: a table, or `"none"`, which removes it (RTY-16).
+//! `entity.rs` reads and writes it as a property.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The declaration `[[topics.subscriptions.rules]]`: the desired form of a rule.
+//! The declaration `[[topics.subscriptions.rules]]`: the desired form of a rule. `entity.rs` reads
+//! it as a part of a subscription. A rule has at most one kind of filter.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! The section `[tls]`: checks the named files and opens the certificate for the listeners.
+//! `config.rs` calls it at start, and the commands `tls` and `connection-string` find the authority
+//! with it.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

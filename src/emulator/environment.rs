@@ -1,5 +1,5 @@
 //! Environment variables of the emulator's container: used, or answered with a line that explains
-//! why not.
+//! why not. `--emulator` reads them once at start.
 
 use std::ffi::OsString;
 use std::num::NonZeroU16;

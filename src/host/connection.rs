@@ -1,4 +1,5 @@
-//! A transport made of a function that handles each connection.
+//! A transport made of a function that handles each connection. [`Host`](crate::Host) makes it for
+//! programs that embed the server.
 
 use std::future::Future;
 use std::io;

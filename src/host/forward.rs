@@ -1,4 +1,5 @@
-//! A forwarder made of a function.
+//! A forwarder made of a function, for programs that embed the server.
+//! [`Host::forwarder`](crate::Host::forwarder) makes it; the broker calls it like any forwarder.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Banner that is printed when the broker is ready: its addresses, its store, and first commands.
+//! `server.rs` prints it to standard output; `bench` reads the addresses from it.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Declaration of the configured queues, topics, subscriptions and rules at start.
+//! Declaration of the configured queues, topics, subscriptions and rules at start. `server.rs`
+//! calls it before the transports start, so that no client sees a partial declaration.
 
 use peeklock::Broker;
 use peeklock::declaration::{Declaration, Existing, Step};

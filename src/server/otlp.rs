@@ -1,4 +1,5 @@
-//! Traces and metrics for an OpenTelemetry collector, if one is configured.
+//! Traces and metrics for an OpenTelemetry collector, if one is configured. `server.rs` starts and
+//! stops it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Signals that stop the process: the first in order, the second immediately.
+//! Signals that stop the process: the first in order, the second immediately. `server.rs` waits for
+//! it.
 
 use std::io;
 

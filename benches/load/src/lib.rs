@@ -1,12 +1,19 @@
-//! Loads of `peeklock bench`: on a broker in a process of its own, on a running broker, or on a broker in this process.
-//! A message counts after it was sent with acknowledgement, received under lock, and completed with acknowledgement.
+//! Loads of `peeklock bench`: on a broker in its own process, on a running broker, or on a broker in
+//! this process. A message counts after it was sent with acknowledgement, received under lock, and
+//! completed with acknowledgement.
 //!
 //! The program parses [`Flags`], makes a [`Plan`] and prints the text that [`Flags::run`] returns.
 //! The broker of a load is the current executable with the command `serve`.
 //!
-//! Read `plan.rs` for the loads, `messages.rs` for the way of most messages, `client.rs` for the transports. `cycle`,
-//! `beside`, `scheduled` and `delayed` are for developers of the broker: they run only in this process and count the
-//! writes and syncs of the journal.
+//! | Modules in reading order | Content |
+//! |---|---|
+//! | `plan`, `command` | the loads and their flags |
+//! | `target`, `served`, `client` | the broker under load, and a client over each transport |
+//! | `messages`, `topic`, `backlog` | loads of messages |
+//! | `queues`, `connections` | loads of queues and of idle connections |
+//! | `cycle`, `beside`, `due` | loads for developers of the broker: they run only in this process |
+//! | `record`, `floor` | the disk operations of a load, and their repetition without a broker |
+//! | `latency`, `process`, `report` | times, resources, and the result |
 
 mod backlog;
 mod beside;

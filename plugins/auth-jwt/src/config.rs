@@ -1,4 +1,5 @@
-//! Settings of the authorizer. The server reads them from its configuration file.
+//! Settings of the authorizer. The server reads them from its configuration file. Invalid
+//! combinations are refused when the authorizer is built.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Roles and their rights (SEC-30). The authorizer looks up the roles of a token here.
+//! Roles and their rights (SEC-30). The authorizer looks up the roles of a token here. Configured
+//! roles map names in tokens to rights.
 
 use peeklock_core::contract::{Right, Rights};
 

@@ -1,4 +1,5 @@
-//! Connector for the client: it connects only to the permitted hosts.
+//! Connector for the client: it connects only to the permitted hosts. `route.rs` passes it to the
+//! client of each route. The check applies to the resolved address.
 
 use std::fmt;
 use std::io;

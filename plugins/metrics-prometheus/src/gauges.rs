@@ -1,5 +1,5 @@
 //! Gauges of the broker and of single entities, rendered for each scrape. `recorder.rs` collects
-//! the values.
+//! the values. The number of entities with their own gauges is limited by the configuration.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;

@@ -4,7 +4,7 @@
 //! crate (`recorder`), without any entity label. Gauges of single entities (`gauges`) are rendered
 //! for each scrape from the values that their actors publish, and only for the largest entities, so
 //! that the page stays small. Deliberately absent: a listener; the HTTP transport serves the page
-//! at `/metrics`.
+//! at `/metrics`. `both` combines the recorder with another one.
 
 mod beside;
 mod gauges;

@@ -1,4 +1,5 @@
-//! Host patterns, and the distinction between public and internal addresses.
+//! Host patterns, and the distinction between public and internal addresses. The connector checks
+//! each destination and each resolved address with it. Internal addresses need an explicit pattern.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

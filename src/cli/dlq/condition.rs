@@ -1,4 +1,5 @@
-//! Conditions that select dead-lettered messages, such as `--where reason=TTLExpiredException`.
+//! Conditions that select dead-lettered messages, such as `--where reason=TTLExpiredException`. The
+//! `dlq` commands and `apply` use them.
 
 use peeklock::websocket::client::Received;
 

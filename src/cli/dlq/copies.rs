@@ -1,4 +1,5 @@
-//! Output of `peeklock dlq resubmit --dry-run`: the copies that would be sent.
+//! Output of `peeklock dlq resubmit --dry-run`: the copies that would be sent. `resubmit.rs` uses
+//! it.
 
 use peeklock::message::Message;
 use peeklock::websocket::client::{Received, message_to_json};

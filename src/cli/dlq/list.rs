@@ -1,4 +1,4 @@
-//! `peeklock dlq list`: lists dead letters with their reasons.
+//! `peeklock dlq list`: lists dead letters with their reasons. `dlq.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::ids::SequenceNumber;

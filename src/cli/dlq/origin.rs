@@ -1,5 +1,5 @@
 //! The entity that dead letters belong to: a queue, a subscription, or an entity whose transfers
-//! failed.
+//! failed. The `dlq` commands parse their argument with it.
 
 use peeklock::condition::Condition;
 use peeklock::path::{EntityAddress, EntityName};

@@ -1,4 +1,5 @@
 //! Selected dead letters of a queue: found by peeking, then received in the order of the queue.
+//! `resubmit` and `purge` use them.
 
 use peeklock::condition::Condition;
 use peeklock::ids::{LockToken, SequenceNumber};

@@ -1,4 +1,5 @@
-//! `peeklock dlq purge`: deletes all or selected dead letters.
+//! `peeklock dlq purge`: deletes all or selected dead letters. `dlq.rs` dispatches to it, and it
+//! asks for confirmation first.
 
 use clap::Args;
 use peeklock::condition::Condition;

@@ -1,5 +1,6 @@
 //! `peeklock dlq resubmit`: sends copies of dead-lettered messages, and completes the originals
-//! after the copies are stored.
+//! after the copies are stored. `dlq.rs` dispatches to it. An interrupted run may send a copy twice
+//! but loses none.
 
 use clap::Args;
 use peeklock::condition::Condition;

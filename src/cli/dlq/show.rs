@@ -1,4 +1,4 @@
-//! `peeklock dlq show`: shows all details of a dead letter.
+//! `peeklock dlq show`: shows all details of a dead letter. `dlq.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::ids::SequenceNumber;

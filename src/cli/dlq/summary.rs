@@ -1,4 +1,5 @@
-//! `peeklock dlq summary`: counts dead letters by reason.
+//! `peeklock dlq summary`: counts dead letters by reason. `dlq.rs` dispatches to it. The number of
+//! listed reasons is limited; the others are counted together.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! `peeklock policy create`
+//! `peeklock policy create`: creates a policy with the given rights and prints its description.
+//! `policy.rs` dispatches to it; the broker generates the keys, which other commands print.
 
 use clap::Args;
 use peeklock::condition::Condition;

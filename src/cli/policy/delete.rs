@@ -1,4 +1,5 @@
-//! `peeklock policy delete`
+//! `peeklock policy delete`: deletes a policy after confirmation, which ends the access granted
+//! with its keys. `policy.rs` dispatches to it.
 
 use clap::Args;
 

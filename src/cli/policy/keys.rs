@@ -1,4 +1,5 @@
-//! `peeklock policy keys`
+//! `peeklock policy keys`: prints the keys of a policy. `policy.rs` dispatches to it; among the
+//! commands of policies only `keys` and `regenerate` print keys.
 
 use clap::Args;
 

@@ -1,4 +1,5 @@
-//! `peeklock policy list`
+//! `peeklock policy list`: lists policies with their rights, never with their keys. `policy.rs`
+//! dispatches to it.
 
 use clap::Args;
 use peeklock::websocket::client::policy_to_json;

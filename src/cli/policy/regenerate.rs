@@ -1,4 +1,5 @@
-//! `peeklock policy regenerate`
+//! `peeklock policy regenerate`: replaces one of the two keys of a policy and prints both.
+//! `policy.rs` dispatches to it; the other key stays valid.
 
 use clap::Args;
 

@@ -1,4 +1,5 @@
-//! `peeklock policy show`
+//! `peeklock policy show`: shows the rights of a policy, never its keys. `policy.rs` dispatches to
+//! it.
 
 use clap::Args;
 use peeklock::websocket::client::policy_to_json;

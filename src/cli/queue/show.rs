@@ -1,4 +1,5 @@
-//! `peeklock queue show`: shows properties and message counts of a queue.
+//! `peeklock queue show`: shows properties and message counts of a queue. `queue.rs` dispatches to
+//! it.
 
 use clap::Args;
 use indicatif::BinaryBytes;

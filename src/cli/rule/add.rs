@@ -1,4 +1,5 @@
-//! `peeklock rule add`
+//! `peeklock rule add`: adds a rule to a subscription. `rule.rs` dispatches to it; with
+//! `--if-not-exists` an existing rule is left as it is.
 
 use clap::Args;
 use peeklock::condition::Condition;

@@ -1,4 +1,4 @@
-//! `peeklock rule delete`
+//! `peeklock rule delete`: deletes a rule of a subscription. `rule.rs` dispatches to it.
 
 use clap::Args;
 

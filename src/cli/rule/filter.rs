@@ -1,4 +1,5 @@
-//! The filter and the action of a rule as flags.
+//! The filter and the action of a rule as flags. `rule add`, `update`, `test` and `subscription
+//! create` share them.
 
 use clap::Args;
 use peeklock::message::Value;

@@ -1,4 +1,5 @@
-//! `peeklock rule list`
+//! `peeklock rule list`: lists all rules of a subscription, page by page. `rule.rs` dispatches to
+//! it, and `subscription show` uses its table.
 
 use clap::Args;
 use peeklock::rule::RuleDescription;

@@ -1,4 +1,4 @@
-//! `peeklock rule show`
+//! `peeklock rule show`: shows one rule in full. `rule.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::websocket::client::rule_to_json;

@@ -1,4 +1,4 @@
-//! `peeklock rule update`
+//! `peeklock rule update`: replaces the filter and action of a rule. `rule.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::websocket::client::rule_to_json;

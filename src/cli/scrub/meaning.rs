@@ -1,4 +1,4 @@
-//! Maps damaged keys to messages and their fates, by entity.
+//! Maps damaged keys to messages and their fates, by entity. The report in `output.rs` uses it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Report of findings, as a table for people and as JSON for programs.
+//! Report of findings, as a table for people and as JSON for programs. `verify` and `repair` print
+//! with it. The keys of the JSON are stable.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

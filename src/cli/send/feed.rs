@@ -1,4 +1,5 @@
-//! Sources of messages for `peeklock send`.
+//! Sources of messages for `peeklock send`: the command line, or lines and records of standard
+//! input. `send.rs` takes one message at a time, so the input may be endless.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read};

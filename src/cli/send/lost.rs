@@ -1,4 +1,5 @@
 //! Messages whose result a lost connection has left unknown, reported in a single line for all.
+//! `report.rs` collects them.
 
 /// Usual cause of an unknown result.
 pub const CONNECTION_LOST: &str = "the connection was lost";

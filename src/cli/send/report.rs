@@ -1,4 +1,5 @@
-//! Results of the sent messages.
+//! Results of the sent messages: counts, listed failures and the exit code. `send.rs` records each
+//! answer here. Failures over a limit are only counted.
 
 use std::io;
 

@@ -1,4 +1,5 @@
 //! `peeklock subscription create`: creates a subscription, with its first rule if one is given.
+//! `subscription.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::condition::Condition;

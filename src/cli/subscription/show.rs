@@ -1,4 +1,5 @@
 //! `peeklock subscription show`: shows properties, message counts and rules of a subscription.
+//! `subscription.rs` dispatches to it.
 
 use clap::Args;
 use indicatif::BinaryBytes;

@@ -1,4 +1,5 @@
 //! Progress bar with count, total, rate and remaining time, on standard error of a terminal only.
+//! Commands with long loops update it.
 
 use std::fmt;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Standard output, with detection of a reader that has closed it.
+//! Standard output, with detection of a reader that has closed it. Every command prints with it. A
+//! closed pipe ends a command without an error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -1,4 +1,5 @@
-//! `peeklock tls init`: creates an authority for development, and a certificate.
+//! `peeklock tls init`: creates an authority for development, and a certificate. `tls.rs`
+//! dispatches to it. An existing authority is kept.
 
 use clap::Args;
 use peeklock::tls::authority::{AuthorityError, PreparedFiles};

@@ -1,4 +1,4 @@
-//! `peeklock tls show`: shows the authority and its certificate.
+//! `peeklock tls show`: shows the authority and its certificate. `tls.rs` dispatches to it.
 
 use clap::Args;
 use peeklock::tls::authority::{Authority, ExistingCertificates};

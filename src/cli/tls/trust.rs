@@ -1,4 +1,5 @@
-//! `peeklock tls trust`: prints the steps for trusting the authority, or carries them out.
+//! `peeklock tls trust`: prints the steps for trusting the authority, or carries them out. `tls.rs`
+//! dispatches to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

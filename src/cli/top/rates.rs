@@ -1,4 +1,5 @@
-//! Readings of the entities of the wanted kinds, and rates out of two readings (CNT-13).
+//! Readings of the entities of the wanted kinds, and rates out of two readings (CNT-13). `top.rs`
+//! reads and prints them.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,4 +1,5 @@
 //! Screen of the terminal while a command uses it. It is restored however the command ends.
+//! `top.rs` uses it.
 
 use std::io::{self, Write as _};
 

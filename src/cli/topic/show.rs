@@ -1,4 +1,5 @@
-//! `peeklock topic show`: shows properties and subscriptions of a topic.
+//! `peeklock topic show`: shows properties and subscriptions of a topic. `topic.rs` dispatches to
+//! it.
 
 use clap::Args;
 use indicatif::BinaryBytes;
