@@ -470,14 +470,14 @@ impl Broker {
         answered.await.ok();
         let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
         // A thread of its own: the caller may be in any runtime or in none.
-        let (told, ended) = oneshot::channel();
+        let (done, ended) = oneshot::channel();
         let closing = std::thread::Builder::new().name("peeklock-stop".to_owned());
         let closing = closing.spawn(move || {
             let result = store.close();
             engine.end.notify_one();
             // The threads have no work left and end at once.
             thread.join().ok();
-            told.send(result).ok();
+            done.send(result).ok();
         });
         let failed =
             |why: &str| StoreError::Failed(format!("the store did not close: {why}").into());

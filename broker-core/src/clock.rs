@@ -165,7 +165,7 @@ impl ManualClock {
 
     /// Runs a future while time advances past all waits of at most one second, such as the delay of
     /// a refusal (SEC-26). Longer waits, such as for the end of a lock, stay in force.
-    pub async fn while_short_waits_pass<T>(&self, what: impl Future<Output = T>) -> T {
+    pub async fn while_short_waits_pass<T>(&self, work: impl Future<Output = T>) -> T {
         const LONGEST: TimeSpan = TimeSpan::from_seconds(1);
         const STEP: TimeSpan = TimeSpan::from_ms(100);
         let passing = async {
@@ -176,9 +176,9 @@ impl ManualClock {
                 tokio::task::yield_now().await;
             }
         };
-        let (mut what, mut passing) = (pin!(what), pin!(passing));
+        let (mut work, mut passing) = (pin!(work), pin!(passing));
         poll_fn(|context| {
-            let done = what.as_mut().poll(context);
+            let done = work.as_mut().poll(context);
             if done.is_pending() {
                 let Poll::<Infallible>::Pending = passing.as_mut().poll(context);
             }

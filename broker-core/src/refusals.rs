@@ -88,15 +88,16 @@ mod tests {
     fn lines_of_one_cause_have_a_bound() {
         let refusals = Refusals::default();
         let now = Timestamp::from_unix_ms(1_000_000);
-        let told = |cause, now| (0..1_000).filter(|_| refusals.admit(cause, now).is_some()).count();
-        assert_eq!(told("signature", now), LINES_MAX as usize);
-        assert_eq!(told("right", now), LINES_MAX as usize, "another cause");
+        let admitted =
+            |cause, now| (0..1_000).filter(|_| refusals.admit(cause, now).is_some()).count();
+        assert_eq!(admitted("signature", now), LINES_MAX as usize);
+        assert_eq!(admitted("right", now), LINES_MAX as usize, "another cause");
         let almost = Timestamp::from_ticks(now.plus(PERIOD).ticks() - 1);
-        assert_eq!(told("signature", almost), 0);
+        assert_eq!(admitted("signature", almost), 0);
         assert_eq!(refusals.admit("signature", now.plus(PERIOD)), Some(1_990));
         assert_eq!(refusals.admit("signature", now.plus(PERIOD)), Some(0));
-        assert_eq!(told("signature", now.plus(PERIOD)), LINES_MAX as usize - 2);
-        assert_eq!(told("signature", now), LINES_MAX as usize, "the clock was set back");
+        assert_eq!(admitted("signature", now.plus(PERIOD)), LINES_MAX as usize - 2);
+        assert_eq!(admitted("signature", now), LINES_MAX as usize, "the clock was set back");
     }
 
     /// SEC-22: causes beyond the maximum share one bound.

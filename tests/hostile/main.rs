@@ -50,7 +50,7 @@
 //! | every file descriptor taken | the reserve of `broker-core/store/src/journal/disk/reserve.rs`, `tests/strangers.rs` |
 //! | the lock file removed from the directory of a running broker | `removing_the_lock_file_frees_no_directory` of `broker-core/store/src/journal/disk/lock.rs` |
 //! | files and directories that other users can read, links instead of files | `others_can_read_neither_the_directory_nor_a_file`, `no_link_is_followed` of `directory.rs` in the same folder |
-//! | lists of many queues, requested thousands of times | `a_list_costs_what_it_lists` of `broker-core/src/actor/directory/order.rs` |
+//! | lists of many queues, requested thousands of times | `list_visits_only_listed_entries` of `broker-core/src/actor/directory/order.rs` |
 //! | many subscriptions, sessions, rules, message ids | `broker-core/tests/broker_bounds.rs` |
 //! | circles of topics | `broker-core/tests/broker/copies.rs` |
 //! | publishes to many rules | `broker-core/tests/broker/slices.rs`, tests of the machine |

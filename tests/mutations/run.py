@@ -370,7 +370,7 @@ DECLARATIONS = [
     ("a subscription that declares rules has exactly these", "DEC-03", "src/declaration/rules.rs",
      "if !is_kept && !self.gone.contains_key(&key) {", "if !is_kept && !self.gone.contains_key(&key) && key.starts_with('$') {"),
     ("a rule that differs is updated", "DEC-03", "src/declaration/rules.rs",
-     "*known = if told == told::rule_text(wanted) {", "*known = if told == told::rule_text(wanted) || true {"),
+     "*known = if text == property_text::rule_text(wanted) {", "*known = if text == property_text::rule_text(wanted) || true {"),
     ("an empty list of rules is none at all", "DEC-03", "src/access/declare.rs",
      "        self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await\n",
      "        let _ = path;\n        Ok(())\n"),

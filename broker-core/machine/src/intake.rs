@@ -107,7 +107,7 @@ pub(crate) trait Intake {
             return Answer::Now(Outcome::Done, Gate::Open);
         }
         let before = last;
-        let (told, numbers) = messages
+        let (returned, numbers) = messages
             .iter()
             .map(|message| {
                 let envelope = &message.envelope;
@@ -126,7 +126,7 @@ pub(crate) trait Intake {
         if last != before {
             self.note(Change::Numbered { last }, Durability::Sync, ctx, step);
         }
-        Answer::after_commit(Outcome::NumbersReserved { returned: told, numbers })
+        Answer::after_commit(Outcome::NumbersReserved { returned, numbers })
     }
 
     /// Remembers the id of an accepted message if duplicates are detected; with its number if it is

@@ -368,8 +368,8 @@ async fn existing_subscription(
         }
         met += page.len();
         for rule in &page {
-            let told = difference.compare(rule, telling);
-            told.map_err(|rejection| broker.refuse(rejection, path))?;
+            let compared = difference.compare(rule, telling);
+            compared.map_err(|rejection| broker.refuse(rejection, path))?;
             breather.part().await;
         }
     }

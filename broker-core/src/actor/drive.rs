@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
 
-use super::apart::drop_in_background;
+use super::background::drop_in_background;
 use super::courier::Courier;
 use super::desk::Desk;
 use super::entity::EntityActor;
@@ -106,8 +106,8 @@ pub(super) struct QueueTimeout {
 impl QueueTimeout {
     /// Returns the latest arrival time of requests of this kind that must be refused; none if room
     /// is not short.
-    pub(super) fn arrival_deadline(&self, what: StaleKind, now: Timestamp) -> Option<Timestamp> {
-        let is_short = match what {
+    pub(super) fn arrival_deadline(&self, kind: StaleKind, now: Timestamp) -> Option<Timestamp> {
+        let is_short = match kind {
             StaleKind::Sends => self.room.is_short(),
             StaleKind::Lists => self.loads.is_short(),
         };

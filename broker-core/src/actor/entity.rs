@@ -79,8 +79,8 @@ impl EntityActor {
         let now = drive.clock.now();
         if drive.wants_long_turn() {
             if !std::mem::replace(&mut self.awaits_long_turn, true) {
-                let who = context.address();
-                let begin = move |turn| who.do_send(BeginLongTurn(turn));
+                let address = context.address();
+                let begin = move |turn| address.do_send(BeginLongTurn(turn));
                 drive.desk.long_turns.wait(drive.requester_of_long_turn(), begin);
             }
             // Staged changes do not wait for the long turn.
@@ -186,12 +186,12 @@ impl EntityActor {
     /// others need their room.
     fn refuse_stale(&mut self) {
         let drive = &self.drive;
-        for what in [StaleKind::Sends, StaleKind::Lists] {
-            let Some(at) = drive.queue_timeout.arrival_deadline(what, drive.clock.now()) else {
+        for kind in [StaleKind::Sends, StaleKind::Lists] {
+            let Some(at) = drive.queue_timeout.arrival_deadline(kind, drive.clock.now()) else {
                 continue;
             };
-            let mut late = inlet::take_stale(&mut self.groups, what, at);
-            late.extend(drive.inlet.take_stale(what, at));
+            let mut late = inlet::take_stale(&mut self.groups, kind, at);
+            late.extend(drive.inlet.take_stale(kind, at));
             if !late.is_empty() {
                 drive.queue_timeout.refuse(late);
             }

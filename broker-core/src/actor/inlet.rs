@@ -27,10 +27,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    fn has_kind(&self, what: StaleKind) -> bool {
+    fn has_kind(&self, kind: StaleKind) -> bool {
         let first = self.requests.as_slice().first();
         let is_list = first.is_some_and(|request| request.reply.passage().is_some());
-        is_list == (what == StaleKind::Lists)
+        is_list == (kind == StaleKind::Lists)
     }
 }
 
@@ -63,13 +63,13 @@ pub(super) enum StaleKind {
 /// keep their order.
 pub(super) fn take_stale(
     groups: &mut VecDeque<Group>,
-    what: StaleKind,
+    kind: StaleKind,
     at: Timestamp,
 ) -> Vec<Request> {
     let mut late = Vec::new();
-    for group in groups.iter_mut().filter(|group| group.at <= at && group.has_kind(what)) {
+    for group in groups.iter_mut().filter(|group| group.at <= at && group.has_kind(kind)) {
         let requests = mem::take(&mut group.requests);
-        if what == StaleKind::Lists {
+        if kind == StaleKind::Lists {
             late.extend(requests);
             continue;
         }
@@ -163,8 +163,8 @@ impl Inlet {
     }
 
     /// Takes requests of a kind out that were submitted at or before `at`, to be refused.
-    pub(super) fn take_stale(&self, what: StaleKind, at: Timestamp) -> Vec<Request> {
-        take_stale(&mut self.lock().groups, what, at)
+    pub(super) fn take_stale(&self, kind: StaleKind, at: Timestamp) -> Vec<Request> {
+        take_stale(&mut self.lock().groups, kind, at)
     }
 
     /// Whether no request waits.

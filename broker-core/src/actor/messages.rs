@@ -120,10 +120,10 @@ pub(crate) struct RoundQuestion(pub(crate) Arc<Round>);
 impl Round {
     /// Returns a round, and the receiver of its result: whether all were quiet.
     pub(crate) fn begin(counts: RoundScope) -> (Arc<Self>, oneshot::Receiver<bool>) {
-        let (asked, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let round =
-            Self { counts, is_quiet: AtomicBool::new(true), result: Mutex::new(Some(asked)) };
-        (Arc::new(round), told)
+            Self { counts, is_quiet: AtomicBool::new(true), result: Mutex::new(Some(sender)) };
+        (Arc::new(round), receiver)
     }
 
     /// Records whether an actor has no work.
@@ -134,10 +134,10 @@ impl Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        let asked = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(asked) = asked {
+        let sender = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
             // The receiver may be gone.
-            asked.send(self.is_quiet.load(Ordering::Acquire)).ok();
+            sender.send(self.is_quiet.load(Ordering::Acquire)).ok();
         }
     }
 }

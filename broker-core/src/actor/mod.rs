@@ -11,7 +11,7 @@
 //! [`admission::LongTurns`](crate::admission::LongTurns). The [`namespace::NamespaceActor`] is the
 //! parent of all entities: it creates, rebuilds and retires them.
 
-mod apart;
+mod background;
 mod courier;
 pub mod desk;
 pub mod directory;

@@ -298,12 +298,12 @@ impl Entity {
     /// link, and no receive (RCV-22).
     #[must_use]
     pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
-        let (is_told, now) = (Arc::default(), || self.handle.broker.now());
+        let (is_notified, now) = (Arc::default(), || self.handle.broker.now());
         if let Some(pass) = &self.pass {
-            pass.held.watch(purpose, receiver, (outlet, &is_told), now);
+            pass.held.watch(purpose, receiver, (outlet, &is_notified), now);
         }
         if let Some(onward) = &self.via_grant {
-            onward.watch(receiver, (outlet, &is_told), now);
+            onward.watch(receiver, (outlet, &is_notified), now);
         }
         self.inlet().watch(receiver, outlet)
     }

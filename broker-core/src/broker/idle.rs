@@ -48,10 +48,10 @@ impl Broker {
     /// Asks all actors whether they have work. Returns the number of turns until now if none has.
     async fn quiet_round(&self, counts: RoundScope) -> Option<u64> {
         let turns = self.shared.pulses.turns();
-        let (round, told) = Round::begin(counts);
+        let (round, result) = Round::begin(counts);
         self.namespace.do_send(RoundQuestion(round));
         // A namespace that has ended has no work.
-        let is_quiet = told.await.unwrap_or(true);
+        let is_quiet = result.await.unwrap_or(true);
         // An actor asked early may have received mail from one asked later: that counts as a turn.
         (is_quiet && self.shared.pulses.turns() == turns).then_some(turns)
     }

@@ -18,10 +18,10 @@ mod judge;
 mod order;
 mod plan;
 pub(crate) mod planner;
+mod property_text;
 pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
-mod told;
 mod weight;
 
 pub use judge::{DeclarationError, ENTITY_COUNT_MAX, RULE_COUNT_MAX};

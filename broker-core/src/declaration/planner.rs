@@ -8,8 +8,8 @@ use super::breather::Yielder;
 use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
 use super::order::{OrderedEntity, order};
 use super::plan::{Change, Plan, Step, StepKind};
+use super::property_text::{self, change, changes};
 use super::rules::{RuleChanges, RuleWork, property};
-use super::told::{self, change, changes};
 use super::{Declaration, DeclarationError, DeclaredSubscription, Existing};
 use crate::broker::Update;
 use crate::description::{
@@ -420,8 +420,8 @@ impl MissingEntity {
                     Some([]) => created.push(change("rules", None, Some(NONE.into()))),
                     rules => {
                         for rule in rules.unwrap_or_default() {
-                            let told = Some(told::rule_text(rule));
-                            created.push(change(property(&rule.name), None, told));
+                            let text = Some(property_text::rule_text(rule));
+                            created.push(change(property(&rule.name), None, text));
                             breather.part().await;
                         }
                     }

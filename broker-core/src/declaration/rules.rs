@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::breather::Yielder;
 use super::plan::Change;
-use super::told::{self, change};
+use super::property_text::{self, change};
 use super::{OtherRules, PLAN_RULE_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
@@ -63,8 +63,8 @@ impl Default for RuleTextBudget {
 }
 
 impl RuleTextBudget {
-    fn take(&mut self, name: &str, told: &str) -> Result<(), Rejection> {
-        let bytes = told.len().saturating_add(name.len() + RULE_OVERHEAD_BYTES);
+    fn take(&mut self, name: &str, text: &str) -> Result<(), Rejection> {
+        let bytes = text.len().saturating_add(name.len() + RULE_OVERHEAD_BYTES);
         let Some(left_bytes) = self.left_bytes.checked_sub(bytes) else {
             return Err(Rejection::quota_exceeded(format!(
                 "rules that would change or be removed have more than {PLAN_RULE_BYTES_MAX} bytes, the \
@@ -108,9 +108,9 @@ impl<'a> RuleDifference<'a> {
             let is_kept = self.others == OtherRules::Keep
                 && (self.declared.is_empty() || !rule.name.eq_ignore_ascii_case(DEFAULT_RULE));
             if !is_kept && !self.gone.contains_key(&key) {
-                let told = told::rule_text(rule);
-                telling.take(&rule.name, &told)?;
-                self.gone.insert(key, (rule.name.clone(), told));
+                let text = property_text::rule_text(rule);
+                telling.take(&rule.name, &text)?;
+                self.gone.insert(key, (rule.name.clone(), text));
             }
             return Ok(());
         };
@@ -119,12 +119,12 @@ impl<'a> RuleDifference<'a> {
             return Ok(());
         };
         if matches!(known, DeclaredRuleState::Missing) {
-            let told = told::rule_text(rule);
-            *known = if told == told::rule_text(wanted) {
+            let text = property_text::rule_text(rule);
+            *known = if text == property_text::rule_text(wanted) {
                 DeclaredRuleState::Same
             } else {
-                telling.take(&rule.name, &told)?;
-                DeclaredRuleState::Other(told)
+                telling.take(&rule.name, &text)?;
+                DeclaredRuleState::Other(text)
             };
         }
         Ok(())
@@ -141,11 +141,15 @@ impl<'a> RuleDifference<'a> {
                 DeclaredRuleState::Other(before) => (RuleWork::Update(rule.clone()), Some(before)),
             };
             made.work.push(work);
-            made.changes.push(change(property(&rule.name), before, Some(told::rule_text(rule))));
+            made.changes.push(change(
+                property(&rule.name),
+                before,
+                Some(property_text::rule_text(rule)),
+            ));
             breather.part().await;
         }
-        for (name, told) in self.gone.into_values() {
-            made.changes.push(change(property(&name), Some(told), None));
+        for (name, text) in self.gone.into_values() {
+            made.changes.push(change(property(&name), Some(text), None));
             made.work.push(RuleWork::Delete(name));
             breather.step().await;
         }

@@ -106,7 +106,7 @@ fn difference(
 /// DEC-01, DEC-02, DEC-06: a missing entity is created, a different one is updated with both
 /// values, a matching one is counted, and one that is not named is in no step.
 #[test]
-fn a_plan_names_what_differs_and_nothing_else() {
+fn plan_contains_only_differences() {
     let set = QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() };
     let there = QueueUpdate {
         lock_duration: Some(TimeSpan::from_seconds(30)),

@@ -24,7 +24,7 @@ impl Declaration {
     pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Yielder) -> u64 {
         let roots = self.queues.len() + self.topics.len();
         let mut bytes = LEAST_BYTES + ENTITY_BYTES * roots as u64;
-        let mut tells_of_rules = false;
+        let mut has_rule_lists = false;
         for topic in &self.topics {
             for subscription in &topic.subscriptions {
                 bytes += ENTITY_BYTES;
@@ -33,10 +33,10 @@ impl Declaration {
                     bytes += RULE_COPIES * rule_bytes(rule);
                     breather.step().await;
                 }
-                tells_of_rules |= subscription.rules.is_some();
+                has_rule_lists |= subscription.rules.is_some();
             }
         }
-        if tells_of_rules {
+        if has_rule_lists {
             bytes += 2 * PLAN_RULE_BYTES_MAX as u64;
         }
         bytes
@@ -95,9 +95,9 @@ fn rule_bytes(rule: &RuleDescription) -> u64 {
 }
 
 fn work_bytes(work: &RuleWork) -> u64 {
-    let beside = match work {
+    let heap_bytes = match work {
         RuleWork::Create(rule) | RuleWork::Update(rule) => rule.memory_bytes(),
         RuleWork::Delete(name) => text_bytes(name),
     };
-    (size_of::<RuleWork>() + beside) as u64
+    (size_of::<RuleWork>() + heap_bytes) as u64
 }

@@ -308,16 +308,16 @@ impl Entitlement {
     }
 
     /// Watches a link over which nothing is pushed, so that it is notified when its purpose is no
-    /// longer granted. All grants of the link share `is_told`, so that it gets only one
+    /// longer granted. All grants of the link share `is_notified`, so that it gets only one
     /// notification.
     pub(crate) fn watch(
         self: &Arc<Self>,
         purpose: Action,
         receiver: ReceiverId,
-        (outlet, is_told): (&Arc<dyn Outlet>, &Arc<AtomicBool>),
+        (outlet, is_notified): (&Arc<dyn Outlet>, &Arc<AtomicBool>),
         now: impl Fn() -> Timestamp,
     ) {
-        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::clone(is_told));
+        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::clone(is_notified));
         let mut state = self.lock();
         state.add_link(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
         self.watch_end(state, now);

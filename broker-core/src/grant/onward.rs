@@ -132,11 +132,11 @@ impl ViaGrant {
     pub(crate) fn watch(
         &self,
         receiver: ReceiverId,
-        told: (&Arc<dyn Outlet>, &Arc<AtomicBool>),
+        notified: (&Arc<dyn Outlet>, &Arc<AtomicBool>),
         now: impl Fn() -> Timestamp,
     ) {
         if let Some(held) = &self.held {
-            held.watch(Action::BeSentTo, receiver, told, now);
+            held.watch(Action::BeSentTo, receiver, notified, now);
         }
     }
 

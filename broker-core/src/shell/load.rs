@@ -91,11 +91,11 @@ impl<M: Machine> Shell<M> {
                 .ok_or_else(|| Failure(format!("the store lost content of message {sequence}")))?;
             contents.push((*sequence, content));
         }
-        let at_hand: Option<Vec<_>> = contents
+        let loaded: Option<Vec<_>> = contents
             .iter()
             .map(|(sequence, content)| Some((*sequence, Some(content.loaded()?.clone()))))
             .collect();
-        self.load = Some(match (at_hand, room) {
+        self.load = Some(match (loaded, room) {
             (Some(loaded), Some(room)) => Load::Loaded(loaded, room),
             (_, room) => Load::Wanted(LoadRequest { contents, bytes, room }),
         });

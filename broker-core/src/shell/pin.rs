@@ -16,8 +16,8 @@ impl<M: Machine> Shell<M> {
             MachineOutcome::Done => Outcome::Done,
             MachineOutcome::Accepted(sequence) => Outcome::Accepted(sequence),
             MachineOutcome::AcceptedBatch(sequences) => Outcome::AcceptedBatch(sequences),
-            MachineOutcome::NumbersReserved { returned: told, numbers } => {
-                Outcome::NumbersReserved { returned: told, numbers }
+            MachineOutcome::NumbersReserved { returned, numbers } => {
+                Outcome::NumbersReserved { returned, numbers }
             }
             MachineOutcome::Renewed(until) => Outcome::Renewed(until),
             MachineOutcome::Granted { unused } => Outcome::Granted { unused },

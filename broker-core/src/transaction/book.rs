@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use peeklock_model::transaction::{Operation, Part};
 
 use super::TransactionId;
+use super::budget::{EvictionTime, RoomRequest, TransactionOwner};
 use super::open::{OpenTransaction, PartGrants, Scope};
-use super::purse::{EvictionTime, RoomRequest, TransactionOwner};
 use super::standing::BudgetRegistration;
 use crate::admission::Permit;
 use crate::broker::{Broker, Entity};

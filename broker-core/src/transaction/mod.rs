@@ -11,19 +11,19 @@
 //! Before the commit, no entity knows of the transaction: its sends are invisible, and its settled
 //! messages stay locked (TXN-03). So a rollback only forgets it. [`Transactions`] keeps the open
 //! transactions of a connection within their bounds; `open.rs` is a single one, `standing.rs` their
-//! order of eviction, and `purse.rs` the budget for all connections. [`Operation`] lists the
+//! order of eviction, and `budget.rs` the budget for all connections. [`Operation`] lists the
 //! commands that may be transactional. The machine has one file for its side.
 
 mod book;
+mod budget;
 mod open;
-mod purse;
 mod standing;
 
 use std::fmt;
 
 pub use self::book::{PartCheck, PendingCommit, PendingPart, Reach, Transactions};
+pub(crate) use self::budget::TransactionBudget;
 pub use self::open::SPANS_SEVERAL;
-pub(crate) use self::purse::TransactionBudget;
 pub use peeklock_model::transaction::{Operation, Part, PartOutcome, in_transaction};
 
 /// Name of a transaction: a random number of 53 bits, which every language can represent.

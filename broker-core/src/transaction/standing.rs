@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use super::TransactionId;
-use super::purse::{BookId, EvictionTime, RoomRequest, TransactionBudget, TransactionOwner};
+use super::budget::{BookId, EvictionTime, RoomRequest, TransactionBudget, TransactionOwner};
 use crate::time::Timestamp;
 
-/// Transactions of a book in their order of eviction. Dropping it removes the book from the purse.
+/// Transactions of a book in their order of eviction. Dropping it removes the book from the budget.
 pub(super) struct BudgetRegistration {
-    purse: Arc<TransactionBudget>,
+    budget: Arc<TransactionBudget>,
     id: BookId,
     ends: BTreeSet<(EvictionTime, TransactionId)>,
 }
 
 impl BudgetRegistration {
     /// Registers an empty book.
-    pub(super) fn enter(purse: &Arc<TransactionBudget>, book: Weak<dyn TransactionOwner>) -> Self {
-        let id = purse.enter(book);
-        Self { purse: Arc::clone(purse), id, ends: BTreeSet::new() }
+    pub(super) fn enter(budget: &Arc<TransactionBudget>, book: Weak<dyn TransactionOwner>) -> Self {
+        let id = budget.enter(book);
+        Self { budget: Arc::clone(budget), id, ends: BTreeSet::new() }
     }
 
     /// Returns a request for room by this book.
@@ -47,7 +47,7 @@ impl BudgetRegistration {
                 self.ends.insert((is, id));
             }
         }
-        self.purse.note(self.id, held_bytes, id, (was, is));
+        self.budget.note(self.id, held_bytes, id, (was, is));
     }
 
     /// The transaction that is evicted first.
@@ -70,6 +70,6 @@ impl BudgetRegistration {
 
 impl Drop for BudgetRegistration {
     fn drop(&mut self) {
-        self.purse.leave(self.id, &self.ends);
+        self.budget.leave(self.id, &self.ends);
     }
 }

@@ -36,9 +36,9 @@ impl HeldReads {
         let Some(waiting) = held.as_mut().filter(|waiting| place < waiting.len()) else {
             return false;
         };
-        let tell = waiting.remove(place);
+        let release = waiting.remove(place);
         drop(held);
-        tell.send(()).is_ok()
+        release.send(()).is_ok()
     }
 
     /// Replaces a loaded content by a held one, if reads are held.
@@ -62,9 +62,9 @@ impl StoredContent for Held {
     }
 
     async fn load(&self) -> Result<Bytes, StoreError> {
-        let (tell, told) = oneshot::channel();
-        self.reads.lock().get_or_insert_default().push(tell);
-        told.await.map_err(|_| StoreError::Gone)?;
+        let (release, released) = oneshot::channel();
+        self.reads.lock().get_or_insert_default().push(release);
+        released.await.map_err(|_| StoreError::Gone)?;
         Ok(self.bytes.clone())
     }
 }

@@ -260,7 +260,7 @@ impl SimulatedDisk {
         for inode in found.inodes.values_mut() {
             inode.close_all();
             if lost == Lost::ReadAnew {
-                inode.read_anew();
+                inode.reload();
             }
         }
         found.directory.restart();
@@ -365,11 +365,11 @@ impl State {
     }
 
     /// Counts a call and returns its fate.
-    fn enter(&mut self, call: Call, what: impl FnOnce() -> String) -> io::Result<CallFate> {
+    fn enter(&mut self, call: Call, describe: impl FnOnce() -> String) -> io::Result<CallFate> {
         let fate = self.calls.enter(call)?;
         let number = self.calls.total();
         self.note(|| {
-            let mut line = format!("{number:>5} {call:?} {}", what());
+            let mut line = format!("{number:>5} {call:?} {}", describe());
             if fate != CallFate::Passes {
                 write!(line, ": {fate:?}").ok();
             }
@@ -496,11 +496,11 @@ impl SimulatedFile {
     fn enter(
         &self,
         call: Call,
-        what: impl FnOnce() -> String,
+        describe: impl FnOnce() -> String,
     ) -> io::Result<(MutexGuard<'_, State>, CallFate)> {
         let mut state = lock(&self.state);
         let name = if state.trace.is_some() { state.name_of(self.inode) } else { String::new() };
-        let fate = state.enter(call, || format!("{name} {}", what()))?;
+        let fate = state.enter(call, || format!("{name} {}", describe()))?;
         Ok((state, fate))
     }
 }

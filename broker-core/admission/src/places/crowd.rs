@@ -115,7 +115,7 @@ impl Crowd {
             those.iter().map(move |(key, occupant)| (*network, *key, occupant))
         });
         let without_key = all.filter(|(_, _, occupant)| occupant.may_go());
-        let silent_longest = without_key.min_by_key(|(_, _, occupant)| occupant.asked_at());
+        let silent_longest = without_key.min_by_key(|(_, _, occupant)| occupant.last_request_ms());
         let Some((network, key)) = silent_longest.map(|(network, key, _)| (network, key)) else {
             return false;
         };
@@ -148,7 +148,7 @@ impl Members {
             return Err(Fruitless { most, until: 0 });
         }
         let may_go = those.iter().filter(|(_, occupant)| occupant.may_go());
-        let silent_longest = may_go.map(|(key, occupant)| (*key, occupant.asked_at()));
+        let silent_longest = may_go.map(|(key, occupant)| (*key, occupant.last_request_ms()));
         let (key, at) = silent_longest.min_by_key(|(_, at)| *at).unwrap_or((0, now));
         let grace = u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX);
         let until = at.saturating_add(grace);

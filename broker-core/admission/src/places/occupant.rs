@@ -12,7 +12,7 @@ pub struct Occupant(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Time of its latest request, in milliseconds of the crowd.
-    asked_at: AtomicU64,
+    last_request_ms: AtomicU64,
     /// Whether it has shown a key that is good.
     shows_key: AtomicBool,
     /// Whether its place was given to another.
@@ -78,12 +78,12 @@ impl Occupant {
         !self.shows_key() && !self.is_claimed()
     }
 
-    pub(super) fn asked_at(&self) -> u64 {
-        self.0.asked_at.load(Ordering::Relaxed)
+    pub(super) fn last_request_ms(&self) -> u64 {
+        self.0.last_request_ms.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_asked_at(&self, ms: u64) {
-        self.0.asked_at.store(ms, Ordering::Relaxed);
+        self.0.last_request_ms.store(ms, Ordering::Relaxed);
     }
 
     pub(super) fn shows_key(&self) -> bool {

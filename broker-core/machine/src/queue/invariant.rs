@@ -20,7 +20,7 @@ impl Queue {
     /// # Errors
     /// The first invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
-        let broken = |what: String| Err(BrokenInvariant(what));
+        let broken = |detail: String| Err(BrokenInvariant(detail));
         let mut tally = Tally::default();
         let (mut locked, mut delayed, mut watched, mut scheduled) = (0, 0, 0, 0);
         let mut expiring = self.expiring();
@@ -138,7 +138,7 @@ impl Queue {
     /// LIF-05: a message in transfer is on exactly one list, and a message that waits at an exit
     /// will leave by it.
     fn check_transfers(&self) -> Result<(), BrokenInvariant> {
-        let broken = |what: String| Err(BrokenInvariant(what));
+        let broken = |detail: String| Err(BrokenInvariant(detail));
         self.transfers.check().map_err(BrokenInvariant)?;
         let mut under_way = BTreeSet::new();
         for sequence in self.transfers.under_way() {
@@ -200,7 +200,7 @@ impl Queue {
     }
 
     fn check_demand(&self) -> Result<(), BrokenInvariant> {
-        let broken = |what: String| Err(BrokenInvariant(what));
+        let broken = |detail: String| Err(BrokenInvariant(detail));
         let mut seats = 0;
         let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
         let lanes = SubQueue::ALL

@@ -53,21 +53,21 @@ mod tests {
     #[test]
     fn overlay_histogram_bounds_overlays_without_examining_messages() {
         let mut there: Vec<u16> = vec![0, 1, 1, 2, 3, 4, 7, 8, 100, 100, 4_095, 10_000, u16::MAX];
-        let mut laden = OverlayHistogram::default();
+        let mut histogram = OverlayHistogram::default();
         for one in &there {
-            laden.add(*one);
+            histogram.add(*one);
         }
         while let Some(largest) = there.pop() {
             let mut exact = 0;
             for (count, one) in (0u64..).zip(there.iter().chain([&largest]).rev()) {
                 assert!(
-                    (exact..=2 * exact).contains(&laden.bound_for(count)),
+                    (exact..=2 * exact).contains(&histogram.bound_for(count)),
                     "{count} of {there:?}"
                 );
                 exact += u64::from(*one);
             }
-            laden.subtract(largest);
+            histogram.subtract(largest);
         }
-        assert_eq!((laden, laden.bound_for(u64::MAX)), (OverlayHistogram::default(), 0));
+        assert_eq!((histogram, histogram.bound_for(u64::MAX)), (OverlayHistogram::default(), 0));
     }
 }

@@ -59,11 +59,11 @@ impl Stand {
     /// Takes a turn after all earlier stages became durable.
     fn turn(&mut self, sub_queue: SubQueue, command: Option<Command>) {
         self.queue.committed(StageNumber(self.stage));
-        self.turn_before_that(sub_queue, command);
+        self.turn_before_commit(sub_queue, command);
     }
 
     /// Takes a turn while earlier stages are not durable yet.
-    fn turn_before_that(
+    fn turn_before_commit(
         &mut self,
         sub_queue: SubQueue,
         commands: impl IntoIterator<Item = Command>,
@@ -220,7 +220,7 @@ fn an_update_looks_at_no_message() {
 /// EXP-13, EXP-34: the clock may be set back while the broker is down; a message with an earlier
 /// enqueue time and a higher number expires at its own time.
 #[test]
-fn what_was_enqueued_by_a_clock_that_was_set_back_expires_in_its_time() {
+fn message_enqueued_after_clock_setback_expires_at_its_time() {
     let mut stand = Stand::new(|queue| {
         queue.default_message_time_to_live = TimeSpan::from_seconds(60);
     });
@@ -244,7 +244,7 @@ fn what_was_enqueued_by_a_clock_that_was_set_back_expires_in_its_time() {
 /// SCH-05, SCH-07: scheduling and cancelling visits only scheduled messages, regardless of the size
 /// of the queue and of the number of requests.
 #[test]
-fn what_is_cancelled_costs_no_look_at_others() {
+fn cancelling_visits_only_scheduled_messages() {
     let mut stand = Stand::new(|_| {});
     stand.send(MANY, |_| {});
     let at = stand.now.plus(TimeSpan::from_minutes(60));

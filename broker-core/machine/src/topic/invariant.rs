@@ -11,7 +11,7 @@ impl Topic {
     /// # Errors
     /// The first invariant that does not hold.
     pub fn check_invariants(&self) -> Result<(), BrokenInvariant> {
-        let broken = |what: String| Err(BrokenInvariant(what));
+        let broken = |detail: String| Err(BrokenInvariant(detail));
         let mut bytes = 0;
         for (sequence, slot) in self.slots.iter() {
             bytes += u64::from(slot.size);

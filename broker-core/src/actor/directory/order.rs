@@ -178,7 +178,7 @@ mod tests {
     /// ENT-30: a list compares as many keys as a search plus its result; an insertion or removal as
     /// many as a search. Nothing is sorted, and keys are not passed one by one.
     #[test]
-    fn a_list_costs_what_it_lists() {
+    fn list_visits_only_listed_entries() {
         const COUNT: usize = 10_000;
         // One search for the piece, and one within it.
         let search_max = 2 * COUNT.ilog2() as usize;

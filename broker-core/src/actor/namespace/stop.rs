@@ -50,17 +50,17 @@ impl NamespaceActor {
     /// answers when it no longer does, so no timer is needed.
     fn retire_when_nothing_is_held(&self, context: &mut Context<Self>) {
         let turns = self.shared.pulses.turns();
-        let (round, told) = Round::begin(RoundScope::Held);
+        let (round, result) = Round::begin(RoundScope::Held);
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
             actor.do_send(RoundQuestion(Arc::clone(&round)));
         }
         drop(round);
-        let look = told.into_actor(self).map(move |told, namespace, context| {
+        let look = result.into_actor(self).map(move |result, namespace, context| {
             // The grace period may have ended.
             let Some(grace) = namespace.grace else { return };
             // An entity asked early may have received mail from one asked later: that counts as a
             // turn.
-            if told.unwrap_or(true) && namespace.shared.pulses.turns() == turns {
+            if result.unwrap_or(true) && namespace.shared.pulses.turns() == turns {
                 context.cancel_future(grace);
                 namespace.retire_all(context);
             } else {

@@ -164,7 +164,7 @@ impl Inode {
     }
 
     /// Drops changes that are only in memory and that will never reach the medium.
-    pub(super) fn read_anew(&mut self) {
+    pub(super) fn reload(&mut self) {
         let mut found = self.synced.clone();
         for change in &self.changes {
             match change {

@@ -45,7 +45,7 @@ fn sectors_of(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_bytes_are_read() {
     let disk = SimulatedDisk::new(1);
     let file = disk.create("a").unwrap();
     file.write_at(b"hello", 3).unwrap();
@@ -82,7 +82,7 @@ fn names_are_kept_as_a_directory_keeps_them() {
 }
 
 #[test]
-fn what_was_synced_outlives_every_crash() {
+fn synced_bytes_survive_every_crash() {
     let left = left_by(
         |disk| {
             let file = file_with(disk, "a", &[1; 3 * SECTOR_BYTES]);
@@ -134,7 +134,7 @@ fn length_is_any_since_the_last_sync_and_bytes_may_be_missing() {
 }
 
 #[test]
-fn a_cut_takes_what_was_written_before_it() {
+fn truncation_removes_earlier_writes() {
     let left = left_by(
         |disk| {
             let file = file_with(disk, "a", &[1; 2 * SECTOR_BYTES]);
@@ -199,7 +199,7 @@ fn a_removed_name_that_comes_back_has_its_bytes() {
 }
 
 #[test]
-fn a_failed_sync_loses_for_good_what_can_still_be_read() {
+fn failed_sync_loses_bytes_that_remain_readable() {
     let disk = SimulatedDisk::new(1);
     let file = file_with(&disk, "a", &[1; SECTOR_BYTES]);
     file.write_at(&[2; SECTOR_BYTES], 0).unwrap();
@@ -304,7 +304,7 @@ fn a_write_may_fail_in_its_middle() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_frees_what_is_removed() {
+fn full_disk_accepts_fitting_writes_and_frees_removed_files() {
     let disk = SimulatedDisk::new(1);
     disk.set_quota(Some(4 * SECTOR_BYTES as u64));
     let file = disk.create("a").unwrap();

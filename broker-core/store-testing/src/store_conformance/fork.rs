@@ -6,13 +6,13 @@ use peeklock_store::Waker;
 type Scenario = (&'static str, fn(&Subject<'_>));
 
 pub(super) const SCENARIOS: &[Scenario] = &[
-    ("a fork has all completed records, with contents", fork_has_what_is_completed),
+    ("a fork has all completed records, with contents", fork_has_completed_batches),
     ("a store and its fork go their own ways", each_goes_its_own_way),
     ("a fork is owned and ordered by itself", fork_has_an_order_of_its_own),
     ("a fork takes as much as its store, with its content", fork_has_the_same_capacity),
 ];
 
-fn fork_has_what_is_completed(subject: &Subject<'_>) {
+fn fork_has_completed_batches(subject: &Subject<'_>) {
     let mut owner = subject.owner();
     owner.put(&key(1, b"a"), b"one");
     owner.put_content(&key(1, b"b"), b"content");

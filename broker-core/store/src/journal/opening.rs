@@ -131,8 +131,8 @@ pub(super) fn segment_files(
         let header = SegmentHeader::read(&page)
             .map_err(|flaw| damaged(name, 0, &format!("the head of the segment: {flaw}")))?;
         if header.number != number {
-            let what = format!("this is segment {} under another name", header.number);
-            return Err(damaged(name, 0, &what));
+            let detail = format!("this is segment {} under another name", header.number);
+            return Err(damaged(name, 0, &detail));
         }
         files.insert(number, Arc::new(Segment::new(header, file, HEADER_BYTES)));
     }

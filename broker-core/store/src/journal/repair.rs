@@ -68,7 +68,7 @@ impl Plan {
         let drop: BTreeSet<u32> = drop.iter().copied().collect();
         for number in &drop {
             let link = inspection.chain.iter().find(|link| link.number == *number);
-            let what = match link {
+            let detail = match link {
                 None => format!("segment {number} is not part of the log"),
                 Some(Link { segment: Some(_), .. }) => {
                     format!(
@@ -78,7 +78,7 @@ impl Plan {
                 }
                 Some(_) => continue,
             };
-            return Err(StoreError::Failed(what.into()));
+            return Err(StoreError::Failed(detail.into()));
         }
         let can_be_dropped = inspection.chain.iter().any(|link| link.segment.is_some());
         let obstacles = inspection

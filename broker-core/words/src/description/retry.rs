@@ -271,7 +271,7 @@ mod tests {
     /// RTY-16: values outside their range are refused, and the error names the range; the bounds
     /// themselves are allowed.
     #[test]
-    fn what_is_out_of_range_is_refused() {
+    fn values_out_of_range_are_refused() {
         for part in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
             assert!(Jitter::of(part).unwrap_err().detail().ends_with("must be 0 to 1"));
         }

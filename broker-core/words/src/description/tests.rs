@@ -259,7 +259,7 @@ fn topics_and_subscriptions_have_three_statuses_each() {
 }
 
 #[test]
-fn each_status_of_a_queue_blocks_what_it_says() {
+fn each_status_of_a_queue_blocks_its_operations() {
     for (status, send, receive) in [
         (EntityStatus::Active, true, true),
         (EntityStatus::SendDisabled, false, true),
@@ -272,7 +272,7 @@ fn each_status_of_a_queue_blocks_what_it_says() {
 
 /// ENT-16
 #[test]
-fn an_update_cannot_change_what_is_fixed_at_creation() {
+fn update_cannot_change_properties_fixed_at_creation() {
     let changes: [fn(&mut QueueUpdate, bool); 3] = [
         |update, value| update.requires_session = Some(value),
         |update, value| update.requires_duplicate_detection = Some(value),
@@ -379,7 +379,7 @@ fn a_retry_policy_out_of_range_is_refused() {
 
 /// HTP-17: unknown properties are kept by an update that does not name them, and have a bound.
 #[test]
-fn what_has_no_property_is_kept_within_its_bound() {
+fn extensions_are_kept_up_to_their_limit() {
     let update =
         |text: String| QueueUpdate { extensions: Some(text.into()), ..QueueUpdate::default() };
     let limits = limits();
@@ -511,7 +511,7 @@ fn the_namespace_gives_a_default_idle_time_to_queues_that_name_none() {
 
 /// ENT-01
 #[test]
-fn a_namespace_is_premium_unless_told_otherwise() {
+fn namespace_is_premium_by_default() {
     assert_eq!(Settings::default().tier(), Tier::Premium);
     assert_eq!(Settings::default().validate(), Ok(()));
     assert!(!Settings::default().locks_release_on_detach);
@@ -524,7 +524,7 @@ fn a_namespace_is_premium_unless_told_otherwise() {
 }
 
 #[test]
-fn sizes_are_told_in_bytes_too() {
+fn sizes_are_available_in_bytes() {
     assert_eq!(queue().size_bytes_max(), 1_073_741_824);
     assert_eq!(queue().message_bytes_max(), 1_048_576);
 }

@@ -263,9 +263,9 @@ pub(super) fn check_property_size(
     if bytes <= limits.property_bytes_max {
         return Ok(());
     }
-    let what = format!("application property {}", Quoted(entry.key().unwrap_or_default()));
+    let label = format!("application property {}", Quoted(entry.key().unwrap_or_default()));
     Err(Rejection::message_size_exceeded(
-        &what,
+        &label,
         u64::from(bytes),
         u64::from(limits.property_bytes_max),
     ))

@@ -81,7 +81,7 @@ impl Rule {
         description.validate(limits)?;
         let count_max = limits.action_statement_count_max;
         let (filter, action) = compile(&description, count_max)
-            .map_err(|(error, what)| error.to_rejection(what, &description.name))?;
+            .map_err(|(error, part)| error.to_rejection(part, &description.name))?;
         Ok(Self::of(description, filter, action))
     }
 

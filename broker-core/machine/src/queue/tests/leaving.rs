@@ -43,7 +43,7 @@ impl Stand {
         for number in 0..destinations {
             let messages = (0..count).map(|_| message()).collect();
             let send = Command::SendVia { destination: destination(number), messages };
-            self.turn_before_that(SubQueue::Main, [send]);
+            self.turn_before_commit(SubQueue::Main, [send]);
         }
         self.queue.committed(StageNumber(self.stage));
     }
@@ -85,7 +85,7 @@ impl Stand {
 /// the messages that it may move, and the next continues at once; each destination gets its
 /// messages in order, without a gap.
 #[test]
-fn what_leaves_for_many_destinations_leaves_in_slices() {
+fn messages_for_many_destinations_leave_in_slices() {
     let mut stand = Stand::new(|_| {});
     stand.queue.pace(Moves::Few);
     stand.entrust(100, 300);
@@ -120,7 +120,7 @@ fn each_destination_has_its_turn() {
     for _ in 0..3 {
         let ended = under_way.iter().map(|list| list.ended(&Departure::Taken)).collect::<Vec<_>>();
         stand.queue.committed(StageNumber(stand.stage));
-        stand.turn_before_that(SubQueue::Main, ended);
+        stand.turn_before_commit(SubQueue::Main, ended);
         under_way = stand.handed_over();
         seen.extend(under_way.iter().map(|list| Arc::clone(&list.destination)));
         stand.queue.check_invariants().unwrap();

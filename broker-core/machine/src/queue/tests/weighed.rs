@@ -20,7 +20,7 @@ impl Stand {
     }
 
     /// Sets properties `times` times on each of `count` available messages.
-    fn lade(&mut self, count: usize, times: u64) {
+    fn add_overlays(&mut self, count: usize, times: u64) {
         for _ in 0..times {
             let locks = self.receive(SubQueue::Main, count, 1);
             self.set_on_each(locks);
@@ -46,14 +46,14 @@ impl Stand {
     /// steps.
     fn weigh(&mut self, sub_queue: SubQueue, command: Command) {
         self.queue.committed(StageNumber(self.stage));
-        self.weigh_before_that(sub_queue, command);
+        self.weigh_before_commit(sub_queue, command);
     }
 
     /// Does the same while earlier stages are not durable yet.
-    fn weigh_before_that(&mut self, sub_queue: SubQueue, command: Command) {
+    fn weigh_before_commit(&mut self, sub_queue: SubQueue, command: Command) {
         let told = format!("{command:?}");
         let steps = self.steps_of(&command);
-        self.turn_before_that(sub_queue, Some(command));
+        self.turn_before_commit(sub_queue, Some(command));
         // The weight of delivered messages is added to the demand.
         let delivered_by = |effect: &Effect| match effect {
             Effect::Deliver { facts, .. } => facts.steps() as u64,
@@ -87,7 +87,7 @@ fn receive(count_max: u32, holder: u64) -> Command {
 /// DESIGN D6: with many messages of every state, a command visits at most the slots of its
 /// announced steps.
 #[test]
-fn a_command_is_the_steps_that_it_was_said_to_be() {
+fn command_visits_at_most_its_announced_steps() {
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(MANY, |_| {});
     let locks = stand.receive(SubQueue::Main, 9_000, 1);
@@ -167,7 +167,7 @@ fn a_command_is_the_steps_that_it_was_said_to_be() {
 /// DESIGN D6, PEK-03, DEL-03: messages on their way to the store are skipped, and their slots are
 /// part of the announced steps.
 #[test]
-fn what_is_passed_over_is_weighed() {
+fn skipped_messages_are_weighed() {
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(MANY, |_| {});
     let locks = stand.receive(SubQueue::Main, 3_000, 1);
@@ -177,17 +177,17 @@ fn what_is_passed_over_is_weighed() {
         let delay = Some(TimeSpan::from_minutes(10));
         let settlement = Settlement::Abandon { properties: None, delay };
         let settle = Command::Settle { token, settlement };
-        stand.turn_before_that(SubQueue::Main, Some(settle));
+        stand.turn_before_commit(SubQueue::Main, Some(settle));
     }
-    stand.weigh_before_that(SubQueue::Main, peek(1));
+    stand.weigh_before_commit(SubQueue::Main, peek(1));
     let delete = Command::DeleteBatch { count_max: 1, enqueued_before: None };
-    stand.weigh_before_that(SubQueue::Main, delete);
+    stand.weigh_before_commit(SubQueue::Main, delete);
 }
 
 /// DESIGN D6, RTY-13, DEL-07: with many Delayed messages in a held session, a request for messages
 /// of other sessions visits none of them.
 #[test]
-fn what_is_held_is_not_looked_at_for_others() {
+fn held_session_is_not_visited_for_others() {
     let mut stand = Stand::new(|queue| {
         queue.requires_session = true;
         queue.max_delivery_count = 1_000;
@@ -235,7 +235,7 @@ fn what_is_held_is_not_looked_at_for_others() {
 /// DESIGN D6, ENT-24: waiting receivers of a disabled queue are refused; each refusal is a step of
 /// the update.
 #[test]
-fn all_who_are_turned_away_are_weighed() {
+fn refused_receivers_are_weighed() {
     let mut stand = Stand::new(|_| {});
     for receiver in 0..2_000 {
         let receiver = ReceiverId(receiver);
@@ -251,13 +251,13 @@ fn all_who_are_turned_away_are_weighed() {
 /// SET-41, DESIGN D6: properties set on messages are stored, read and removed with them, so they
 /// count in the stored bytes and in the messages that a step delivers and removes.
 #[test]
-fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
+fn overlays_count_in_delivered_and_removed_messages() {
     const COUNT: u64 = 150;
     /// Updates of each message; together they weigh a hundred steps.
     const TIMES: u64 = 99;
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(150, |_| {});
-    stand.lade(150, TIMES);
+    stand.add_overlays(150, TIMES);
     assert_eq!(stand.queue.kept_in_memory().messages, COUNT * (1 + TIMES));
     let receiver = ReceiverId(2);
     stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
@@ -281,7 +281,7 @@ fn what_is_set_on_messages_counts_in_what_a_step_does_with_them() {
 /// properties set on them, so that it waits for a long turn. Without such properties the weight is
 /// unchanged.
 #[test]
-fn what_is_set_on_messages_is_weighed() {
+fn overlays_are_weighed() {
     const TIMES: u64 = 30;
     let mut stand = Stand::new(|queue| queue.max_delivery_count = 1_000);
     stand.send(200, |_| {});
@@ -289,7 +289,7 @@ fn what_is_set_on_messages_is_weighed() {
     for command in [peek(100), delete(100), receive(100, 1)] {
         assert_eq!(stand.steps_of(&command), 100, "{command:?}");
     }
-    stand.lade(200, TIMES);
+    stand.add_overlays(200, TIMES);
     stand.age();
     for command in [peek(100), delete(100), receive(100, 1)] {
         let steps = stand.steps_of(&command);
@@ -328,7 +328,7 @@ fn what_is_set_on_messages_is_weighed() {
 /// properties; the end of a link, of a hold or of lock times removes at most as many messages per
 /// step as it may move.
 #[test]
-fn what_is_set_on_messages_counts_where_their_locks_end() {
+fn overlays_count_when_locks_end() {
     const COUNT: usize = 150;
     /// Updates of each message; together they weigh a hundred steps.
     const TIMES: u64 = 99;
@@ -363,7 +363,7 @@ fn what_is_set_on_messages_counts_where_their_locks_end() {
     for end in ends {
         let mut stand = Stand::new(describe(false));
         stand.send(COUNT, |_| {});
-        stand.lade(COUNT, TIMES);
+        stand.add_overlays(COUNT, TIMES);
         stand.receive(SubQueue::Main, COUNT, 1);
         judge(stand, end);
         let mut stand = Stand::new(describe(true));

@@ -32,9 +32,9 @@ pub(super) fn copy(
     let total = bytes(from)?;
     let free = to.free_bytes().map_err(|error| failed("the copy", &error))?;
     if free < total {
-        let what =
+        let detail =
             format!("not enough space for a copy: it needs {total} bytes, and {free} are free");
-        return Err(StoreError::Failed(what.into()));
+        return Err(StoreError::Failed(detail.into()));
     }
     let from = TolerantDisk::new(from);
     let mut meter = Meter::new(Stage::Copy, total, progress);

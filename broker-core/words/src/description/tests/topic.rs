@@ -140,7 +140,7 @@ fn a_subscription_becomes_a_catch_all_and_one_no_more() {
 
 /// ENT-16
 #[test]
-fn what_is_fixed_at_creation_stays() {
+fn topic_update_cannot_change_properties_fixed_at_creation() {
     let updates = [
         TopicUpdate { requires_duplicate_detection: Some(true), ..TopicUpdate::default() },
         TopicUpdate { enable_partitioning: Some(true), ..TopicUpdate::default() },
@@ -157,7 +157,7 @@ fn what_is_fixed_at_creation_stays() {
 
 /// ENT-17
 #[test]
-fn an_update_keeps_what_it_does_not_name() {
+fn update_keeps_unnamed_properties() {
     let current = TopicDescription {
         max_size_in_megabytes: 5,
         support_ordering: false,

@@ -85,7 +85,7 @@ impl EvictionTime {
 }
 
 impl TransactionBudget {
-    /// Creates a purse with a budget separate from the budget of incoming commands.
+    /// Creates a budget of transactions, separate from the budget of incoming commands.
     pub(crate) fn new(budget: Budget) -> Self {
         Self { budget, ledger: Mutex::default() }
     }

@@ -6,10 +6,10 @@ const PARTS_MAX: u64 = 10_000;
 
 /// Drops a value with about `parts` parts: in place up to [`PARTS_MAX`], otherwise on a blocking
 /// thread.
-pub(super) fn drop_in_background<T: Send + 'static>(what: T, parts: u64) {
+pub(super) fn drop_in_background<T: Send + 'static>(value: T, parts: u64) {
     if parts > PARTS_MAX {
         // The result is not awaited.
-        drop(actix_rt::task::spawn_blocking(move || drop(what)));
+        drop(actix_rt::task::spawn_blocking(move || drop(value)));
     }
 }
 
@@ -20,9 +20,9 @@ mod tests {
 
     use super::*;
 
-    struct Tells(Sender<ThreadId>);
+    struct ReportsThread(Sender<ThreadId>);
 
-    impl Drop for Tells {
+    impl Drop for ReportsThread {
         fn drop(&mut self) {
             self.0.send(thread::current().id()).unwrap();
         }
@@ -33,11 +33,11 @@ mod tests {
     #[test]
     fn large_value_is_dropped_on_another_thread() {
         actix_rt::System::new().block_on(async {
-            let (tell, told) = channel();
-            drop_in_background(Tells(tell.clone()), PARTS_MAX);
-            assert_eq!(told.recv().unwrap(), thread::current().id());
-            drop_in_background(Tells(tell), PARTS_MAX + 1);
-            assert_ne!(told.recv().unwrap(), thread::current().id());
+            let (sender, receiver) = channel();
+            drop_in_background(ReportsThread(sender.clone()), PARTS_MAX);
+            assert_eq!(receiver.recv().unwrap(), thread::current().id());
+            drop_in_background(ReportsThread(sender), PARTS_MAX + 1);
+            assert_ne!(receiver.recv().unwrap(), thread::current().id());
         });
     }
 }

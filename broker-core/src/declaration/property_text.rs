@@ -66,11 +66,11 @@ pub(super) fn rule_text(rule: &RuleDescription) -> Box<str> {
 }
 
 fn sql(SqlText { text, parameters }: &SqlText) -> String {
-    let mut told = text.to_string();
+    let mut described = text.to_string();
     for (name, value) in parameters.iter() {
-        write!(told, ", @{name} = {value:?}").unwrap_or_default();
+        write!(described, ", @{name} = {value:?}").unwrap_or_default();
     }
-    told
+    described
 }
 
 fn correlation(filter: &CorrelationFilter) -> String {
