@@ -223,7 +223,7 @@ impl Peer {
 
     /// Answers any token as valid, on the answer link of the same session (AMQP-21, AMQP-22).
     /// Without credit on that link, the answer is dropped.
-    fn welcome(&mut self, asked_on: LinkId, request: Bytes) {
+    fn welcome(&mut self, request_link: LinkId, request: Bytes) {
         let Ok(request) = Content::parse(request).and_then(|request| request.decode()) else {
             return;
         };
@@ -232,7 +232,7 @@ impl Peer {
             .with_application_property("status-description", "Accepted");
         answer.correlation_id = request.message_id;
         let to = self.links.iter().find(|(link, node)| {
-            link.session() == asked_on.session() && matches!(node, Node::Answers)
+            link.session() == request_link.session() && matches!(node, Node::Answers)
         });
         if let Some((&to, _)) = to {
             self.send(to, answer.encode().as_bytes().clone(), true);

@@ -196,8 +196,8 @@ impl Admin {
         self.queue_of(path, Management::UpdateQueue(Box::new(properties), patch)).await
     }
 
-    async fn queue_of(&self, path: &str, asked: Management) -> Result<Described, BrokerError> {
-        match self.ask(path, asked).await? {
+    async fn queue_of(&self, path: &str, request: Management) -> Result<Described, BrokerError> {
+        match self.ask(path, request).await? {
             Managed::Queue(queue) => Ok(*queue),
             other => Err(self.unexpected(path, &other)),
         }
@@ -221,8 +221,8 @@ impl Admin {
         }
     }
 
-    async fn ask(&self, path: &str, asked: Management) -> Result<Managed, BrokerError> {
-        self.port.manage(path, asked).await
+    async fn ask(&self, path: &str, request: Management) -> Result<Managed, BrokerError> {
+        self.port.manage(path, request).await
     }
 
     fn unexpected(&self, path: &str, answer: &Managed) -> BrokerError {

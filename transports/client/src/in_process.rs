@@ -104,8 +104,8 @@ impl Port for InProcess {
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
-        Box::pin(self.access.manage(path, asked))
+    fn manage<'a>(&'a self, path: &'a str, request: Management) -> BoxAnswer<'a, Managed> {
+        Box::pin(self.access.manage(path, request))
     }
 
     fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId> {

@@ -73,7 +73,7 @@ pub trait Port: Send + Sync {
     ) -> BoxAnswer<'a, Box<dyn Deliveries>>;
 
     /// Sends a management request for an entity, or with an empty path for the namespace.
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed>;
+    fn manage<'a>(&'a self, path: &'a str, request: Management) -> BoxAnswer<'a, Managed>;
 
     /// Begins a transaction (TXN-01).
     fn begin(&self, reach: Reach) -> BoxAnswer<'_, TransactionId>;

@@ -48,7 +48,7 @@ struct IncomingBody<'a> {
     site: &'a Site,
     connection: Option<&'a Rc<Connection>>,
     payload: &'a mut web::Payload,
-    what: &'a str,
+    subject: &'a str,
     bytes_max: u64,
     /// Announced size, if the head gives one and memory is reserved for it.
     whole_bytes: Option<u64>,
@@ -57,13 +57,13 @@ struct IncomingBody<'a> {
     timer: Timer,
 }
 
-/// Reads a body of at most `bytes_max`; `what` names it in a refusal. Memory is reserved as bytes
+/// Reads a body of at most `bytes_max`; `subject` names it in a refusal. Memory is reserved as bytes
 /// arrive; the announced size of a large body reserves nothing. A slow body yields to waiting ones,
 /// and a body that waits too long for memory is refused with a retryable error (DESIGN D6).
 pub(crate) async fn read(
     exchange: &Exchange,
     payload: &mut web::Payload,
-    what: &str,
+    subject: &str,
     bytes_max: u64,
 ) -> Result<RequestBody, Refusal> {
     let Exchange { site, request, .. } = exchange;
@@ -73,13 +73,13 @@ pub(crate) async fn read(
         && bytes > bytes_max
     {
         return Err(
-            Refusal::from(Rejection::message_size_exceeded(what, bytes, bytes_max)).closing()
+            Refusal::from(Rejection::message_size_exceeded(subject, bytes, bytes_max)).closing()
         );
     }
     let mut share = site.inbound.paced_share();
-    let mut arriving = IncomingBody::new(exchange, payload, what, bytes_max, whole_bytes);
+    let mut arriving = IncomingBody::new(exchange, payload, subject, bytes_max, whole_bytes);
     let Some(first) = arriving.next(Some(&mut share)).await? else {
-        exchange.deadline.begin_anew(Duration::ZERO);
+        exchange.deadline.restart(Duration::ZERO);
         return Ok(RequestBody { bytes: Bytes::new(), share });
     };
     let mut collected = BytesMut::new();
@@ -93,7 +93,7 @@ pub(crate) async fn read(
     }
     // The body is complete: from now on the request waits for the broker, not for the client.
     share.rest();
-    exchange.deadline.begin_anew(Duration::ZERO);
+    exchange.deadline.restart(Duration::ZERO);
     Ok(RequestBody { bytes: collected.freeze(), share })
 }
 
@@ -103,12 +103,12 @@ pub(crate) async fn discard(
     exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(), Refusal> {
-    let what = "this request must not have a body";
-    let mut arriving = IncomingBody::new(exchange, payload, what, DISCARDED_BYTES_MAX, None);
+    let subject = "this request must not have a body";
+    let mut arriving = IncomingBody::new(exchange, payload, subject, DISCARDED_BYTES_MAX, None);
     while let Some(chunk) = arriving.next(None).await? {
         arriving.allow_more(chunk.len());
     }
-    exchange.deadline.begin_anew(Duration::ZERO);
+    exchange.deadline.restart(Duration::ZERO);
     Ok(())
 }
 
@@ -122,8 +122,8 @@ pub(crate) async fn read_nothing(
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nothing {}
-    let what = "this request must not have a body";
-    let body = read(exchange, payload, what, DISCARDED_BYTES_MAX).await?;
+    let subject = "this request must not have a body";
+    let body = read(exchange, payload, subject, DISCARDED_BYTES_MAX).await?;
     if body.bytes.is_empty() {
         return Ok(());
     }
@@ -137,7 +137,7 @@ impl<'a> IncomingBody<'a> {
     fn new(
         exchange: &'a Exchange,
         payload: &'a mut web::Payload,
-        what: &'a str,
+        subject: &'a str,
         bytes_max: u64,
         whole_bytes: Option<u64>,
     ) -> Self {
@@ -147,7 +147,7 @@ impl<'a> IncomingBody<'a> {
         let grace = site.config.body_timeout;
         let pace = Pace::begin(Instant::now(), 0, grace).at_least(PACE_BYTES);
         let timer = Timer::default();
-        Self { site, connection, payload, what, bytes_max, whole_bytes, bytes: 0, pace, timer }
+        Self { site, connection, payload, subject, bytes_max, whole_bytes, bytes: 0, pace, timer }
     }
 
     /// Returns the next chunk; none at the end.
@@ -170,7 +170,8 @@ impl<'a> IncomingBody<'a> {
         self.bytes += chunk.len() as u64;
         self.pace.pass(self.bytes, 0, Instant::now());
         if self.bytes > self.bytes_max {
-            let rejection = Rejection::message_size_exceeded(self.what, self.bytes, self.bytes_max);
+            let rejection =
+                Rejection::message_size_exceeded(self.subject, self.bytes, self.bytes_max);
             return Err(Refusal::from(rejection).closing());
         }
         Ok(Some(chunk))

@@ -26,13 +26,13 @@ impl Deadline {
         Self { patience, at: Cell::new(Some(Instant::now() + patience)) }
     }
 
-    /// Suspends the deadline while the client is waited for, until [`Self::begin_anew`].
+    /// Suspends the deadline while the client is waited for, until [`Self::restart`].
     pub(crate) fn lift(&self) {
         self.at.set(None);
     }
 
     /// Starts again, with additional time for which the client has asked to wait.
-    pub(crate) fn begin_anew(&self, wait: Duration) {
+    pub(crate) fn restart(&self, wait: Duration) {
         self.at.set(Some(Instant::now() + self.patience + wait));
     }
 

@@ -59,7 +59,7 @@ impl Exchange {
         };
         let waits = wait > TimeSpan::ZERO;
         if waits {
-            self.deadline.begin_anew(wait.to_std());
+            self.deadline.restart(wait.to_std());
         }
         let call = entity.call_admitted(permit, command);
         let connection = self.request.conn_data::<Rc<Connection>>().filter(|_| waits);
@@ -182,7 +182,7 @@ pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Ref
     };
     let origins = || request.headers().get_all(header::ORIGIN).map(|it| it.to_str().ok());
     known.check(&site.broker, host(request), origins()).map_err(|foreign| {
-        let peer = request.conn_data::<Principal>().and_then(|who| who.peer);
+        let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
         let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
         site.strangers.refused(foreign, peer, named, origins());
         let status = match foreign {

@@ -38,7 +38,7 @@ pub struct Guid(
 
 /// Implements the JSON text form of a type.
 macro_rules! text {
-    ($name:ident, $what:literal, $parse:expr) => {
+    ($name:ident, $expected:literal, $parse:expr) => {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(&self.0)
@@ -53,12 +53,12 @@ macro_rules! text {
                     type Value = $name;
 
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($what)
+                        f.write_str($expected)
                     }
 
                     fn visit_str<E: Error>(self, text: &str) -> Result<$name, E> {
                         let parse: fn(&str) -> Option<_> = $parse;
-                        parse(text).map($name).ok_or_else(|| E::custom(concat!("not ", $what)))
+                        parse(text).map($name).ok_or_else(|| E::custom(concat!("not ", $expected)))
                     }
                 }
 

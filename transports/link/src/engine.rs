@@ -40,8 +40,8 @@ use peeklock_listen::Lookout;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use crate::apart::{BackgroundWork, FinishedWork, run_in_background};
 use crate::arrivals::{Arrivals, Mail, Mailbox, Next};
+use crate::background::{BackgroundWork, FinishedWork, run_in_background};
 use crate::links::{Event, Links};
 use crate::steps::Steps;
 

@@ -26,8 +26,8 @@
 //!
 //! Frames, encodings, sockets and the meaning of operations belong to the transports.
 
-mod apart;
 mod arrivals;
+mod background;
 pub mod credit;
 mod engine;
 mod link;
@@ -39,10 +39,10 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
-pub use apart::{
+pub use arrivals::{Arrivals, Mailbox};
+pub use background::{
     BackgroundWork, FinishedWork, LONG_MAX, RunningWork, Size, StartWork, WORKING_MAX,
 };
-pub use arrivals::{Arrivals, Mailbox};
 pub use engine::{Engine, NextTurn, Phase, Protocol, Serve, Turn};
 pub use link::{Link, PendingClose, Role, Source};
 pub use links::{Event, Handle, Issuer, Links, numbered_bytes};

@@ -61,7 +61,7 @@ mod tests {
     /// The system buffers little for a peer that does not read, and reports the socket as writable
     /// after the peer has read a small part.
     #[tokio::test]
-    async fn little_waits_in_the_system() {
+    async fn system_buffers_little_unread_output() {
         const MANY_BYTES: usize = 1 << 20;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

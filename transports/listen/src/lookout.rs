@@ -50,7 +50,7 @@ mod tests {
     /// HTP-11: the first check follows a while without reading, then checks repeat; reading in
     /// between restarts the time.
     #[tokio::test(start_paused = true)]
-    async fn it_looks_after_a_while_in_which_nothing_is_read() {
+    async fn lookout_checks_after_a_time_without_reading() {
         let looks = &Cell::new(0_u32);
         let ends_at_look = |count: u32| {
             move || {

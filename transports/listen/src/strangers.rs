@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use peeklock_core::contract::browser::RefusedHeader;
 
 /// Minimum interval between log lines, because any client can cause them.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum characters of a logged header.
 const CHARS_MAX: usize = 128;
 
 /// Refused requests of one listener.
 #[derive(Debug, Default)]
-pub struct Strangers(Mutex<Told>);
+pub struct Strangers(Mutex<LogState>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct LogState {
     next_at: Option<Instant>,
     untold: u64,
 }
 
 impl Strangers {
-    /// Logs the refusal of a request from this peer, at most once per [`TELL_EVERY`].
+    /// Logs the refusal of a request from this peer, at most once per [`LOG_INTERVAL`].
     pub fn refused<'a>(
         &self,
         foreign: RefusedHeader,
@@ -32,7 +32,7 @@ impl Strangers {
         host: Option<&str>,
         mut origins: impl Iterator<Item = Option<&'a str>>,
     ) {
-        let Some(untold) = self.may_tell(Instant::now()) else { return };
+        let Some(untold) = self.take_unlogged(Instant::now()) else { return };
         let cut = |text: &str| text.chars().take(CHARS_MAX).collect::<String>();
         let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
         let host = host.map(cut).unwrap_or_default();
@@ -42,14 +42,14 @@ impl Strangers {
 
     /// Returns the number of requests that were not logged since the last log line, if a line may
     /// be logged now.
-    fn may_tell(&self, now: Instant) -> Option<u64> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.next_at.is_some_and(|next_at| now < next_at) {
-            told.untold += 1;
+    fn take_unlogged(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.next_at.is_some_and(|next_at| now < next_at) {
+            state.untold += 1;
             return None;
         }
-        told.next_at = Some(now + TELL_EVERY);
-        Some(std::mem::take(&mut told.untold))
+        state.next_at = Some(now + LOG_INTERVAL);
+        Some(std::mem::take(&mut state.untold))
     }
 }
 
@@ -60,15 +60,15 @@ mod tests {
     /// SEC-23: the first refusal is logged at once, then at most one each second, with the number
     /// of refusals that were not logged.
     #[test]
-    fn strangers_are_told_one_in_a_second() {
+    fn refusals_are_logged_once_per_second() {
         let (strangers, start) = (Strangers::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(strangers.may_tell(at(0)), Some(0));
+        assert_eq!(strangers.take_unlogged(at(0)), Some(0));
         for ms in 1..1_000 {
-            assert_eq!(strangers.may_tell(at(ms)), None);
+            assert_eq!(strangers.take_unlogged(at(ms)), None);
         }
-        assert_eq!(strangers.may_tell(at(1_000)), Some(999));
-        assert_eq!(strangers.may_tell(at(1_999)), None);
-        assert_eq!(strangers.may_tell(at(9_000)), Some(1));
+        assert_eq!(strangers.take_unlogged(at(1_000)), Some(999));
+        assert_eq!(strangers.take_unlogged(at(1_999)), None);
+        assert_eq!(strangers.take_unlogged(at(9_000)), Some(1));
     }
 }

@@ -114,7 +114,7 @@ pub(crate) type Done = Result<(), Refusal>;
 
 /// A commit that waits until earlier operations are answered.
 pub(crate) struct WaitingCommit {
-    pub(crate) asked: AdmittedRequest,
+    pub(crate) admitted: AdmittedRequest,
     pub(crate) id: TransactionId,
     pub(crate) operations: Option<u32>,
 }
@@ -122,7 +122,7 @@ pub(crate) struct WaitingCommit {
 impl WaitingCommit {
     /// Whether the answer to the commit will have this id.
     pub(crate) const fn has_request_id(&self, id: u32) -> bool {
-        id != 0 && self.asked.id == id
+        id != 0 && self.admitted.id == id
     }
 }
 

@@ -94,7 +94,7 @@ impl Metered {
     }
 
     /// Restarts the pace of an incomplete frame after a time without reading.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.pace = self.pace.map(|_| self.begin());
     }
 

@@ -144,7 +144,7 @@ mod tests {
     /// The state of an incomplete message is known after every byte, for frames and pieces of any
     /// size.
     #[test]
-    fn what_is_not_whole_is_known_at_every_byte() {
+    fn incomplete_message_is_known_at_every_byte() {
         for length_bytes in [0, 2, 8] {
             for piece_bytes in [1, 2, 3, 7, 1_000] {
                 let mut progress = Progress::default();
@@ -174,7 +174,7 @@ mod tests {
     /// Half a ping is in progress, like half a message; a whole ping ends if no message is
     /// incomplete.
     #[test]
-    fn half_a_ping_is_not_whole() {
+    fn half_a_ping_is_incomplete() {
         let mut progress = Progress::default();
         let ping = frame(PING, 0, 9);
         progress.pass(&ping[..7]);

@@ -109,10 +109,10 @@ impl Connection {
             }
             _ => {}
         }
-        let told = self.phase == Phase::Closing;
+        let was_closing = self.phase == Phase::Closing;
         self.phase = Phase::Closed;
         self.clock.until = None;
-        if !told {
+        if !was_closing {
             self.forget(Some(error), false);
         }
     }

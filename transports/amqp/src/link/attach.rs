@@ -170,10 +170,10 @@ impl Connection {
     }
 
     /// Answers the client's `detach` of each matching link immediately.
-    fn answer_detaches_where(&mut self, session: SessionId, is_such: impl Fn(&Link) -> bool) {
-        let is_such =
-            |link: &Link| matches!(link.stage, Stage::DetachReceived { .. }) && is_such(link);
-        while let Some(link) = self.first_link(session, is_such) {
+    fn answer_detaches_where(&mut self, session: SessionId, is_match: impl Fn(&Link) -> bool) {
+        let is_match =
+            |link: &Link| matches!(link.stage, Stage::DetachReceived { .. }) && is_match(link);
+        while let Some(link) = self.first_link(session, is_match) {
             self.detach(link, None);
         }
     }
@@ -182,10 +182,10 @@ impl Connection {
     fn first_link(
         &mut self,
         session: SessionId,
-        is_such: impl Fn(&Link) -> bool,
+        is_match: impl Fn(&Link) -> bool,
     ) -> Option<LinkId> {
         let mut links = self.session_mut(session)?.links.iter();
-        let (generation, _) = links.find(|(_, link)| is_such(link))?;
+        let (generation, _) = links.find(|(_, link)| is_match(link))?;
         Some(LinkId { session, generation: *generation })
     }
 

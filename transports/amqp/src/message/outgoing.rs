@@ -105,8 +105,8 @@ pub fn encode(content: &Content, overlays: &[Overlay], stamps: &Stamps<'_>) -> V
             entries_of(sections.footer).map(|(key, value)| annotation(items, key, value)).sum()
         });
     }
-    let kept_to = whole.len() - if footer.is_empty() { 0 } else { sections.footer.len() };
-    let mut pieces = tail(head, &whole.slice(..kept_to), kept);
+    let body_end = whole.len() - if footer.is_empty() { 0 } else { sections.footer.len() };
+    let mut pieces = tail(head, &whole.slice(..body_end), kept);
     if !footer.is_empty() {
         pieces.push(footer.into());
     }

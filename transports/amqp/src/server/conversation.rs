@@ -92,7 +92,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    pub(super) fn new(site: Arc<ListenerState>, who: Principal) -> Self {
+    pub(super) fn new(site: Arc<ListenerState>, principal: Principal) -> Self {
         let broker = site.broker.with_connection_place();
         let config = &site.config;
         let window_bytes = config.outbound_bytes_max;
@@ -100,7 +100,7 @@ impl Conversation {
         // Twice the bytes of deliveries, so that replies have room next to waiting deliveries.
         let account = Account::new(&broker.outbound_pool(), 2 * window_bytes)
             .with_large(site.large_outbound.clone());
-        let access = broker.access(who.clone());
+        let access = broker.access(principal.clone());
         let unsettled_max = config.unsettled_count_max;
         let stop = site.connections.stop_begun();
         let mut engine =
@@ -109,7 +109,7 @@ impl Conversation {
         Self {
             engine,
             _tracked: site.connections.track(),
-            identity: Identity::new(who),
+            identity: Identity::new(principal),
             entry: Entry::default(),
             is_open: false,
             amqp: {

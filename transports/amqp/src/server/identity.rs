@@ -20,9 +20,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn new(who: Principal) -> Self {
+    pub(super) fn new(principal: Principal) -> Self {
         Self {
-            principal: who,
+            principal,
             tokens: Vec::new(),
             logged_in: LoginKind::Not,
             last_valid_at: Instant::now(),
@@ -30,7 +30,7 @@ impl Identity {
     }
 
     /// Returns the token as a shared text; equal tokens share one allocation.
-    pub(super) fn kept_token(&self, token: &str) -> Arc<str> {
+    pub(super) fn shared_token(&self, token: &str) -> Arc<str> {
         let same = self.tokens.iter().find(|shown| *shown.token == *token);
         same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
     }

@@ -85,8 +85,8 @@ impl Transport for AmqpTransport {
 impl Serve for ListenerState {
     async fn serve(self: Arc<Self>, stream: Stream) {
         let _counted = telemetry::ConnectionCount::by("amqp");
-        let who = stream.principal();
-        receive(self, stream, who).await;
+        let principal = stream.principal();
+        receive(self, stream, principal).await;
     }
 
     fn connections(&self) -> &Tracker {

@@ -109,7 +109,7 @@ impl Conversation {
     /// the path, also for attached links (AMQP-26).
     pub(super) async fn put_token(&mut self, path: &str, token: &str) -> Result<(), TokenRefusal> {
         let folded: Box<str> = path.to_lowercase().into();
-        let token = self.identity.kept_token(token);
+        let token = self.identity.shared_token(token);
         let principal = self.identity.principal.clone().with_token(Arc::clone(&token));
         let tried = self.engine.broker.access(principal.clone());
         // The token is stored even if no entity exists yet: links may be attached as soon as it is
@@ -366,9 +366,9 @@ mod tests {
             let mut client = logged_in(&site, who, said).await;
             client.seek_place().await;
             assert!(client.entry.place.is_some() && client.entry.seeking.is_none());
-            let is_told =
+            let is_evicted =
                 |it: &mut Conversation| it.engine.standing.poll_evicted(&context).is_ready();
-            assert!(is_told(&mut stranger));
+            assert!(is_evicted(&mut stranger));
             drop(stranger);
             for said in [Credentials::Anonymous, plain("k")] {
                 let mut next = logged_in(&site, &certified, said).await;
@@ -377,7 +377,7 @@ mod tests {
                 next.handle_event(Event::Closed { error: None, by_client: true }).await;
                 assert!(next.entry.seeking.is_none(), "somebody would go for one that is closed");
             }
-            assert!(!is_told(&mut client));
+            assert!(!is_evicted(&mut client));
         }
         broker.stop(Duration::ZERO).await.unwrap();
     }

@@ -13,41 +13,45 @@ use super::turn::Socket;
 use super::websocket;
 
 /// Serves a client until its connection ends.
-pub(super) async fn receive<S: Socket>(site: Arc<ListenerState>, mut stream: S, who: Principal) {
+pub(super) async fn receive<S: Socket>(
+    site: Arc<ListenerState>,
+    mut stream: S,
+    principal: Principal,
+) {
     let patience = site.config.opening_timeout;
     let opening = site.places.begin_opening();
     let mut first = [0];
     let read = tokio::select! {
         biased;
-        () = opening.evicted() => return unopened(&who, "made_room"),
+        () = opening.evicted() => return unopened(&principal, "made_room"),
         read = tokio::time::timeout(patience, stream.read_exact(&mut first)) => read,
     };
     match read {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => {
-            let peer = who.peer;
+            let peer = principal.peer;
             return tracing::debug!(?peer, %error, "a client disconnected without sending a byte");
         }
-        Err(_) => return unopened(&who, "silent"),
+        Err(_) => return unopened(&principal, "silent"),
     }
     // An AMQP frame never begins with the first letter of an HTTP request.
     if first != *b"G" {
-        return Conversation::new(site, who).run(stream, &first, opening).await;
+        return Conversation::new(site, principal).run(stream, &first, opening).await;
     }
-    let upgrade = websocket::accept(&site, who.peer, stream, &first);
+    let upgrade = websocket::accept(&site, principal.peer, stream, &first);
     let upgraded = tokio::select! {
         biased;
-        () = opening.evicted() => return unopened(&who, "made_room"),
+        () = opening.evicted() => return unopened(&principal, "made_room"),
         upgraded = upgrade => upgraded,
     };
     if let Some((stream, by_proxy)) = upgraded {
-        let who = if by_proxy { who.through_proxy() } else { who };
-        Conversation::new(site, who).run(stream, &[], opening).await;
+        let principal = if by_proxy { principal.through_proxy() } else { principal };
+        Conversation::new(site, principal).run(stream, &[], opening).await;
     }
 }
 
 /// Counts and logs a connection that is closed before the client has sent its first request.
-fn unopened(who: &Principal, cause: &'static str) {
+fn unopened(principal: &Principal, cause: &'static str) {
     count_unopened("amqp", cause);
-    tracing::debug!(peer = ?who.peer, cause, "connection closed before its client sent a byte");
+    tracing::debug!(peer = ?principal.peer, cause, "connection closed before its client sent a byte");
 }

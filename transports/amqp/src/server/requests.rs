@@ -50,8 +50,8 @@ impl Protocol for Conversation {
             result,
             Ok(Outcome::Received(_) | Outcome::Peeked(_) | Outcome::SessionState(_))
         );
-        let is_asked = self.engine.links.request_mut(slot_and_index(*correlation).0).is_some();
-        if is_asked && !brings { ANSWERS } else { link }
+        let is_pending = self.engine.links.request_mut(slot_and_index(*correlation).0).is_some();
+        if is_pending && !brings { ANSWERS } else { link }
     }
 
     /// Updates whether the connection is idle: it has no links except for requests, tokens and

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_one_range_in_whatever_order_they_come() {
+    fn adjacent_deliveries_form_one_range_in_any_order() {
         for numbers in [[3, 4, 5, 6, 9], [9, 6, 5, 4, 3], [3, 5, 9, 6, 4], [4, 3, 6, 5, 9]] {
             let lapsed = of(numbers.into_iter().chain(numbers));
             assert_eq!(lapsed.ranges, BTreeMap::from([(3, 6), (9, 9)]), "{numbers:?}");

@@ -168,7 +168,7 @@ async fn slow_client_may_not_receive_and_delete_by_number() {
 /// AMQP-51: a drain ends after all available messages were delivered, even if they do not fit at
 /// once.
 #[tokio::test]
-async fn a_drain_waits_for_what_does_not_fit_at_once() {
+async fn drain_waits_for_messages_that_do_not_fit_at_once() {
     let server = Server::start().await;
     let long = "x".repeat(100_000);
     for _ in 0..30 {

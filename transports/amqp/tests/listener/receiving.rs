@@ -304,7 +304,7 @@ async fn deferred_is_set_aside() {
 
 /// AMQP-51: a drain delivers all available messages, and returns the remaining credit.
 #[tokio::test]
-async fn a_drain_comes_behind_what_there_is() {
+async fn drain_follows_available_messages() {
     let (server, mut client) = receiving(&["a", "b"]).await;
     client.credit(0, 0, 10, true).await;
     client.message().await;
@@ -475,7 +475,7 @@ async fn scheduled_message_keeps_its_state() {
 
 /// EXP-34, EXP-35: a drain is answered after the messages that it finds expired are dead-lettered.
 #[tokio::test]
-async fn a_drain_waits_for_what_it_makes_expire() {
+async fn drain_waits_for_messages_that_it_expires() {
     let store = FaultStore::at_once(1, u64::MAX);
     let builder = Broker::builder().store(Arc::clone(&store) as _);
     let queue =

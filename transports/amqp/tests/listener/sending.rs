@@ -50,7 +50,7 @@ async fn accepted_message_is_stored() {
 /// AMQP-40: the credit is the number of messages for which the connection has room, if they are as
 /// large as the last ones; before the first one, as large as the link allows.
 #[tokio::test]
-async fn credit_goes_by_the_size_of_what_is_sent() {
+async fn credit_depends_on_message_size() {
     let server = Server::start_large().await;
     let mut client = server.client().await;
     let attach = Client::sender_of(0, "q");

@@ -128,7 +128,7 @@ fn credit_may_come_before_the_answer() {
 /// A drain is answered after the available messages were sent. The answer adds the remaining credit
 /// to the count, has no credit, and has the drain flag (AMQP-48, AMQP-51).
 #[test]
-fn a_drain_uses_up_what_is_left() {
+fn drain_uses_up_remaining_credit() {
     let (mut client, link) = receiving();
     assert_eq!(flowed(&mut client, Flow { drain: true, ..credit(0, 0, 10) }), [(10, true)]);
     assert!(send(&mut client, link));

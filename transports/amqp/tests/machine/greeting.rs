@@ -103,7 +103,7 @@ fn open_announces_values_that_suit_every_client() {
 /// User and password come with the choice or after a challenge, and are not printed in logs. A
 /// denied client gets code 1.
 #[test]
-fn a_user_and_a_password_are_judged_by_whoever_drives() {
+fn user_and_password_are_checked_by_the_driver() {
     let plain = Plain { user: "policy".into(), password: "key".into() };
     let (mut client, event) = greeted("PLAIN", Some(b"\0policy\0key"));
     assert_eq!(event, Event::Login(Credentials::Plain(plain.clone())));

@@ -34,7 +34,7 @@ fn error() -> AmqpError {
 /// size above 0, a receiver none. A link on which the broker sends has an initial count (AMQP-34).
 /// There is always a map of properties (AMQP-38).
 #[test]
-fn the_answer_echoes_what_the_client_wrote() {
+fn answer_echoes_the_attach() {
     let (mut client, _) = Client::in_session(Config::default());
     let filter =
         Raw::encoded(|bytes| bytes.extend([0, 0x80, 0, 0, 0, 0x13, 0x70, 0, 0, 0x0c, 0x40]));

@@ -270,7 +270,7 @@ impl Link for SimulatedLink {
     }
 
     fn ask(&self, request: Request) -> BoxAnswer<'_, Answer> {
-        let what = format!("{}: {}", self.0.path, told(&request));
+        let what = format!("{}: {}", self.0.path, describe_request(&request));
         let settled = match &request {
             Request::Settle(token, _) => Some(token.sequence()),
             _ => None,
@@ -286,17 +286,17 @@ impl Link for SimulatedLink {
     }
 
     fn ask_until<'a>(&'a self, request: Request, stop: BoxFuture<'a, ()>) -> BoxAnswer<'a, Answer> {
-        let what = format!("{}: {}", self.0.path, told(&request));
-        let (tell, told) = oneshot::channel::<()>();
+        let what = format!("{}: {}", self.0.path, describe_request(&request));
+        let (sender, receiver) = oneshot::channel::<()>();
         let mut asking = self.asked(what, answered, move |link| async move {
-            let told = Box::pin(async { told.await.unwrap_or_default() });
-            link.ask_until(request, told).await
+            let stopped = Box::pin(async { receiver.await.unwrap_or_default() });
+            link.ask_until(request, stopped).await
         });
         Box::pin(async move {
             tokio::select! {
                 biased;
                 answer = &mut asking => return answer,
-                () = stop => drop(tell),
+                () = stop => drop(sender),
             }
             asking.await
         })
@@ -310,7 +310,7 @@ impl Link for SimulatedLink {
     }
 
     fn ask_in(&self, transaction: TransactionId, request: Request) -> BoxAnswer<'_, ()> {
-        let what = format!("{}: in a transaction, {}", self.0.path, told(&request));
+        let what = format!("{}: in a transaction, {}", self.0.path, describe_request(&request));
         let ask = move |link: Arc<dyn Link>| async move { link.ask_in(transaction, request).await };
         self.asked(what, nothing, ask)
     }
@@ -322,7 +322,7 @@ impl Link for SimulatedLink {
 }
 
 /// Returns the request as text for the trace.
-fn told(request: &Request) -> String {
+fn describe_request(request: &Request) -> String {
     match request {
         Request::Send(_) => "a message is sent".to_owned(),
         Request::SendEach(messages) | Request::SendBatch(messages) => {

@@ -76,11 +76,11 @@ enum Event {
 impl Run {
     pub(super) fn new(seed: u64, weather: Weather, random: Random) -> Result<Self, String> {
         let stall = Arc::<Stall>::default();
-        let told = Arc::clone(&stall);
+        let stalled = Arc::clone(&stall);
         let runtime = Runtime::build(move || {
-            told.is_stalled.store(true, Ordering::Release);
+            stalled.is_stalled.store(true, Ordering::Release);
             // Waking a waiter prevents the paused clock from advancing by itself.
-            if let Some(waker) = &*lock(&told.waker) {
+            if let Some(waker) = &*lock(&stalled.waker) {
                 waker.wake_by_ref();
             }
         });

@@ -91,16 +91,16 @@ impl Admin {
     async fn policy_of(
         &self,
         owner: &str,
-        asked: Management,
+        request: Management,
     ) -> Result<PolicyDescription, BrokerError> {
-        match self.ask(owner, asked).await? {
+        match self.ask(owner, request).await? {
             Managed::Policy(policy) => Ok(*policy),
             other => Err(self.unexpected(owner, &other)),
         }
     }
 
-    async fn keys_of(&self, owner: &str, asked: Management) -> Result<PolicyKeys, BrokerError> {
-        match self.ask(owner, asked).await? {
+    async fn keys_of(&self, owner: &str, request: Management) -> Result<PolicyKeys, BrokerError> {
+        match self.ask(owner, request).await? {
             Managed::PolicyKeys(keys) => Ok(*keys),
             other => Err(self.unexpected(owner, &other)),
         }

@@ -346,8 +346,12 @@ impl Admin {
         }
     }
 
-    async fn topic_of(&self, path: &str, asked: Management) -> Result<DescribedTopic, BrokerError> {
-        match self.ask(path, asked).await? {
+    async fn topic_of(
+        &self,
+        path: &str,
+        request: Management,
+    ) -> Result<DescribedTopic, BrokerError> {
+        match self.ask(path, request).await? {
             Managed::Topic(topic) => Ok(*topic),
             other => Err(self.unexpected(path, &other)),
         }
@@ -356,16 +360,20 @@ impl Admin {
     async fn subscription_of(
         &self,
         path: &str,
-        asked: Management,
+        request: Management,
     ) -> Result<DescribedSubscription, BrokerError> {
-        match self.ask(path, asked).await? {
+        match self.ask(path, request).await? {
             Managed::Subscription(subscription) => Ok(*subscription),
             other => Err(self.unexpected(path, &other)),
         }
     }
 
-    async fn rule_of(&self, path: &str, asked: Management) -> Result<RuleDescription, BrokerError> {
-        match self.ask(path, asked).await? {
+    async fn rule_of(
+        &self,
+        path: &str,
+        request: Management,
+    ) -> Result<RuleDescription, BrokerError> {
+        match self.ask(path, request).await? {
             Managed::Rule(rule) => Ok(*rule),
             other => Err(self.unexpected(path, &other)),
         }

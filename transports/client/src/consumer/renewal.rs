@@ -27,7 +27,7 @@ pub(super) struct Renewal {
     /// The current time, once read in this turn.
     now: Option<Now>,
     timer: Option<Pin<Box<Sleep>>>,
-    asked: Option<BoxFuture<'static, Renewed>>,
+    renewing: Option<BoxFuture<'static, Renewed>>,
 }
 
 /// Place of a lock. It may be reused by a lock with another token.
@@ -92,7 +92,7 @@ impl Place {
 impl Renewal {
     pub(super) fn new(link: Arc<dyn Link>, max: TimeSpan) -> Self {
         let (held, free) = (Vec::new(), Vec::new());
-        Self { link, max, held, free, now: None, timer: None, asked: None }
+        Self { link, max, held, free, now: None, timer: None, renewing: None }
     }
 
     fn is_on(&self) -> bool {
@@ -182,9 +182,9 @@ impl Renewal {
     /// Runs due renewals and handles their answers, as far as possible without waiting.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) {
         loop {
-            if let Some(asked) = &mut self.asked {
-                let Poll::Ready(renewed) = asked.as_mut().poll(context) else { return };
-                self.asked = None;
+            if let Some(renewing) = &mut self.renewing {
+                let Poll::Ready(renewed) = renewing.as_mut().poll(context) else { return };
+                self.renewing = None;
                 self.renewed(renewed);
             }
             let Some(timer) = &mut self.timer else { return };
@@ -220,7 +220,7 @@ impl Renewal {
             return;
         }
         let link = Arc::clone(&self.link);
-        self.asked = Some(Box::pin(async move {
+        self.renewing = Some(Box::pin(async move {
             let tokens = kept.iter().map(|(_, token)| *token).collect();
             let answer = link.ask(Request::Renew(tokens)).await;
             let results = link.each(kept.len(), answer, |answer| match answer {

@@ -113,7 +113,7 @@ impl Replies {
 
     /// Takes replies until the session is lost.
     async fn take(&self, session: &SessionReceiver) -> BrokerError {
-        let _kept = session.keep_locked();
+        let _guard = session.keep_locked();
         loop {
             let replies = match session.receive_many(REPLIES_AT_ONCE, RECEIVE_WAIT).await {
                 Ok(replies) => replies,

@@ -87,9 +87,9 @@ pub fn openapi_json() -> String {
     let mut more = Vec::new();
     for (path, item) in &*paths {
         if path.starts_with("/policies") {
-            for (kind, what) in [("queues", "queue"), ("topics", "topic")] {
-                let path = format!("/{kind}/{{{what}}}{path}");
-                more.push((path, copied_to(item, what, &[what])));
+            for (kind, entity) in [("queues", "queue"), ("topics", "topic")] {
+                let path = format!("/{kind}/{{{entity}}}{path}");
+                more.push((path, copied_to(item, entity, &[entity])));
             }
         }
         let Some(below) = path.strip_prefix(OF_QUEUE) else { continue };
@@ -159,14 +159,14 @@ fn optional_bodies(document: &Value) -> Vec<String> {
 }
 
 /// Copies the operations of a queue to another resource with these path segments.
-fn copied_to(item: &PathItem, what: &str, segments: &[&str]) -> PathItem {
+fn copied_to(item: &PathItem, entity: &str, segments: &[&str]) -> PathItem {
     let mut item = item.clone();
     let operations =
         [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
     for operation in operations.into_iter().flatten() {
         if let Some(id) = &mut operation.operation_id {
             id.push_str("_of_");
-            id.push_str(what);
+            id.push_str(entity);
         }
         let parameters = operation.parameters.get_or_insert_default();
         parameters.retain(

@@ -45,8 +45,9 @@ pub(super) async fn create(
             let rule = rule::read(&description, name)?;
             let path = subscription_path(topic, subscription);
             let addresses = super::Addresses::of(exchange);
-            let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
-            let room = exchange.room_of(told + INSTANTS_BYTES).await?;
+            let answer_bytes =
+                rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
+            let room = exchange.room_of(answer_bytes + INSTANTS_BYTES).await?;
             let created = exchange.access.manage(&path, Management::CreateRule(Box::new(rule)));
             let Managed::Rule(rule) = created.await? else { return Err(Refusal::unexpected()) };
             let entry = rule::entry(*rule, &path)?;

@@ -53,10 +53,10 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
                 _ => None,
             })
             .await?;
-            let teller = policies::PolicyReader::of(exchange, "").await;
+            let reader = policies::PolicyReader::of(exchange, "").await;
             let mut entries = Vec::new();
             for queue in listed.items {
-                let policies = teller.read(&queue.description.path).await;
+                let policies = reader.read(&queue.description.path).await;
                 entries.push(entity::queue(queue, policies, addresses));
             }
             feed(exchange, room, addresses, list, (page, listed.has_more), entries).await
@@ -67,10 +67,10 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
                 _ => None,
             })
             .await?;
-            let teller = policies::PolicyReader::of(exchange, "").await;
+            let reader = policies::PolicyReader::of(exchange, "").await;
             let mut entries = Vec::new();
             for topic in listed.items {
-                let policies = teller.read(&topic.description.path).await;
+                let policies = reader.read(&topic.description.path).await;
                 entries.push(entity::topic(topic, policies, addresses));
             }
             feed(exchange, room, addresses, list, (page, listed.has_more), entries).await

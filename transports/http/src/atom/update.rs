@@ -57,8 +57,9 @@ pub(super) async fn update(
             let path = subscription_path(topic, subscription);
             let rule = rule::read(&description, name)?;
             let addresses = super::Addresses::of(exchange);
-            let told = rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
-            let room = exchange.room_of(told + INSTANTS_BYTES).await?;
+            let answer_bytes =
+                rule::entry(rule.clone(), &path).map_or(0, |entry| entry.size(&addresses));
+            let room = exchange.room_of(answer_bytes + INSTANTS_BYTES).await?;
             let updated = exchange.access.manage(&path, Management::UpdateRule(Box::new(rule)));
             let Managed::Rule(rule) = updated.await? else { return Err(Refusal::unexpected()) };
             let entry = rule::entry(*rule, &path)?;

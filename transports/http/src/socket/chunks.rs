@@ -49,7 +49,7 @@ pub(super) struct Framed {
 
 impl Chunks {
     /// Reads up to the end of the body or of the bytes, and frames the content again.
-    pub(super) fn frame_anew(&mut self, bytes: &[u8]) -> Result<Framed, Malformed> {
+    pub(super) fn reframe(&mut self, bytes: &[u8]) -> Result<Framed, Malformed> {
         let mut content = Vec::with_capacity(bytes.len());
         let taken = self.advance(bytes, &mut content)?;
         let content_bytes = content.len();
@@ -144,21 +144,21 @@ mod tests {
     fn many_chunks_become_one() {
         let mut chunks = Chunks::default();
         let text = [b"1\r\nx\r\n".repeat(4_096).as_slice(), b"2;a=b"].concat();
-        let framed = chunks.frame_anew(&text).unwrap();
+        let framed = chunks.reframe(&text).unwrap();
         assert_eq!((framed.taken, framed.content_bytes), (text.len(), 4_096));
         let expected = [b"1000\r\n".as_slice(), &b"x".repeat(4_096), b"\r\n"].concat();
         assert!(framed.bytes == expected, "{:?}", String::from_utf8_lossy(&framed.bytes));
         // An empty chunk would end the body.
         let nothing = Framed { taken: 2, content_bytes: 0, bytes: Vec::new() };
-        assert_eq!(chunks.frame_anew(b"\r\n"), Ok(nothing));
-        let rest = chunks.frame_anew(b"yz\r\n0\r\n\r\nGET /").unwrap();
+        assert_eq!(chunks.reframe(b"\r\n"), Ok(nothing));
+        let rest = chunks.reframe(b"yz\r\n0\r\n\r\nGET /").unwrap();
         assert_eq!((rest.taken, rest.content_bytes), (9, 2));
         assert_eq!(rest.bytes, b"2\r\nyz\r\n0\r\n\r\n");
     }
 
     /// HTP-01: invalid chunked encoding is refused.
     #[test]
-    fn what_are_no_chunks_is_told() {
+    fn invalid_chunks_are_refused() {
         for text in [
             "",
             "g\r\n",
@@ -170,10 +170,10 @@ mod tests {
             "0\r\nA: b\r\n",
         ] {
             let mut chunks = Chunks::default();
-            let framed = chunks.frame_anew(text.as_bytes());
+            let framed = chunks.reframe(text.as_bytes());
             assert!(text.is_empty() || framed == Err(Malformed), "{text:?}: {framed:?}");
         }
         let long = format!("4;{}\r\n", "x".repeat(2_000));
-        assert_eq!(Chunks::default().frame_anew(long.as_bytes()), Err(Malformed));
+        assert_eq!(Chunks::default().reframe(long.as_bytes()), Err(Malformed));
     }
 }

@@ -170,7 +170,7 @@ mod tests {
 
     /// A body is read ahead of its handler up to the limits in bytes and pieces.
     #[test]
-    fn a_body_is_read_only_so_far_ahead() {
+    fn body_is_read_ahead_up_to_the_limits() {
         let connection = Connection::new(Places::of_requests(1));
         let passed = |bytes: usize| {
             connection.begin();

@@ -74,7 +74,7 @@ impl HeadReader {
     }
 
     /// Prepares for the next head.
-    pub(super) const fn begin_anew(&mut self) {
+    pub(super) const fn restart(&mut self) {
         self.seen_bytes = 0;
         self.has_line = false;
     }
@@ -280,7 +280,7 @@ mod tests {
 
     /// LIS-01: a WebSocket request is recognized with its path; a similar request is not.
     #[test]
-    fn an_upgrade_is_told() {
+    fn upgrade_is_recognized() {
         let read = |head: &str| HeadReader::default().read(head.as_bytes());
         for (target, path) in [
             ("/", "/"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_before_a_head_are_none_of_it() {
+    fn blank_lines_before_a_head_are_skipped() {
         for (bytes, blank) in
             [("\r\n\nGET", 3), ("GET\r\n", 0), ("\r", 0), ("\r\n\r", 2), ("", 0), ("\rG", 0)]
         {

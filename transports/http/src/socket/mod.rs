@@ -422,7 +422,7 @@ impl Socket {
                     if self.input.is_empty() && ready!(self.poll_fill(context))? == 0 {
                         return Poll::Ready(Ok(Passed::Ended));
                     }
-                    let Ok(framed) = chunks.frame_anew(&self.input) else {
+                    let Ok(framed) = chunks.reframe(&self.input) else {
                         return Poll::Ready(Ok(Passed::Ended));
                     };
                     self.connection.passed(framed.content_bytes);
@@ -459,7 +459,7 @@ impl Socket {
 
     fn next(&mut self) -> Phase {
         self.is_first = false;
-        self.head.begin_anew();
+        self.head.restart();
         self.idling = Some(self.connection.idle());
         Phase::Head(None)
     }

@@ -81,10 +81,10 @@ impl Port for Connection {
         })
     }
 
-    fn manage<'a>(&'a self, path: &'a str, asked: Management) -> BoxAnswer<'a, Managed> {
+    fn manage<'a>(&'a self, path: &'a str, request: Management) -> BoxAnswer<'a, Managed> {
         Box::pin(async move {
             self.check(path)?;
-            manage::manage(&self.core, path, asked).await
+            manage::manage(&self.core, path, request).await
         })
     }
 

@@ -98,7 +98,7 @@ pub(super) struct Core {
 
 #[derive(Default)]
 struct State {
-    asked: VecDeque<HandleRequest>,
+    queued: VecDeque<HandleRequest>,
     links: BTreeMap<u32, LinkState>,
     /// Whether there is a link with pushed deliveries that the driver has not seen.
     has_new_link: bool,
@@ -160,9 +160,9 @@ impl Core {
 
     /// Waits until the client is connected, or until it is not.
     pub(super) async fn until(&self, is_connected: bool) {
-        let mut told = self.is_connected.subscribe();
+        let mut connected = self.is_connected.subscribe();
         // The sender lives as long as `self`, so this cannot fail.
-        let _told = told.wait_for(|is| *is == is_connected).await;
+        let _closed = connected.wait_for(|is| *is == is_connected).await;
     }
 
     pub(super) fn key(&self) -> u64 {
@@ -177,7 +177,7 @@ impl Core {
             self.fail(ask, &rejection);
             return;
         }
-        state.asked.push_back(ask);
+        state.queued.push_back(ask);
         drop(state);
         self.waker.wake();
     }
@@ -242,13 +242,13 @@ impl Core {
     pub(super) fn take(&self, into: &mut VecDeque<HandleRequest>) {
         let mut state = self.lock();
         state.has_new_link = false;
-        into.append(&mut state.asked);
+        into.append(&mut state.queued);
     }
 
     /// Whether there are requests that the driver has not taken.
     pub(super) fn has_new_requests(&self, is_told_to_close: bool) -> bool {
         let state = self.lock();
-        !state.asked.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
+        !state.queued.is_empty() || state.has_new_link || (state.closing && !is_told_to_close)
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -287,13 +287,13 @@ impl Core {
 
     /// Ends the client; all calls fail with this rejection.
     pub(super) fn end(&self, rejection: &Rejection) {
-        let (asked, waiters) = {
+        let (queued, waiters) = {
             let mut state = self.lock();
             state.closed = Some(rejection.clone());
             state.links.clear();
-            (std::mem::take(&mut state.asked), std::mem::take(&mut state.closed_waiters))
+            (std::mem::take(&mut state.queued), std::mem::take(&mut state.closed_waiters))
         };
-        for ask in asked {
+        for ask in queued {
             self.fail(ask, rejection);
         }
         for waiter in waiters {

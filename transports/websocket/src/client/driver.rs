@@ -159,7 +159,7 @@ struct Driver {
     heartbeat: Duration,
     frame_bytes_max: usize,
 
-    asked: VecDeque<HandleRequest>,
+    queued: VecDeque<HandleRequest>,
     waiting: HashMap<u32, Waiting>,
     next_id: u32,
     attached: BTreeMap<u32, AttachState>,
@@ -178,7 +178,7 @@ struct Driver {
     outgoing: FramePieces,
     /// Pongs that the broker has not read.
     pongs: Pongs,
-    /// Number of requests in `asked` that give back a delivery because no caller takes it.
+    /// Number of requests in `queued` that give back a delivery because no caller takes it.
     given_back_count: usize,
     read_since_tick: bool,
     written_since_tick: bool,
@@ -196,7 +196,7 @@ impl Driver {
             resume_token: None,
             heartbeat: Duration::from_secs(20),
             frame_bytes_max: FRAME_BYTES,
-            asked: VecDeque::new(),
+            queued: VecDeque::new(),
             waiting: HashMap::new(),
             next_id: 1,
             attached: BTreeMap::new(),
@@ -318,7 +318,7 @@ impl Driver {
         for (_, attached) in std::mem::take(&mut self.attached) {
             if let AttachState::Asked { held } = attached {
                 for ask in held.into_iter().rev() {
-                    self.asked.push_front(ask);
+                    self.queued.push_front(ask);
                 }
             }
         }
@@ -416,7 +416,7 @@ impl Driver {
         }
         if let Some(token) = self.credential.token(now) {
             let operation = Box::new(Operation::Authenticate(Authenticate { token }));
-            self.asked.push_front(HandleRequest::Operation {
+            self.queued.push_front(HandleRequest::Operation {
                 key: 0,
                 link: None,
                 operation,
@@ -430,7 +430,7 @@ impl Driver {
     fn tick(&mut self) -> Result<(), ConnectionEnd> {
         if !std::mem::take(&mut self.written_since_tick) {
             let operation = Box::new(Operation::Heartbeat(Default::default()));
-            self.asked.push_back(HandleRequest::Operation {
+            self.queued.push_back(HandleRequest::Operation {
                 key: 0,
                 link: None,
                 operation,
@@ -455,7 +455,7 @@ impl Driver {
             AttachState::Asked { held } => Some(held),
             AttachState::Done => None,
         });
-        for ask in self.asked.into_iter().chain(held.flatten()) {
+        for ask in self.queued.into_iter().chain(held.flatten()) {
             core.fail(ask, rejection);
         }
     }

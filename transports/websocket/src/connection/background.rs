@@ -20,26 +20,30 @@ impl Conversation {
         F: Future<Output = Result<Notice, BrokerError>> + Send + 'static,
     >(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         work: impl FnOnce() -> F + Send + 'static,
     ) -> Done {
         let start = move || -> RunningWork<Box<Notice>> {
             let work = work();
             Box::pin(async move { (None, answer(work.await)) })
         };
-        self.push_apart(asked, Size::Long, Box::new(start))
+        self.push_background(admitted, Size::Long, Box::new(start))
     }
 
-    fn push_apart(
+    fn push_background(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         size: Size,
         start: StartWork<Box<Notice>>,
     ) -> Done {
-        let permit = Arc::clone(&asked.permit);
-        let paid = Some(asked.permit);
-        let slot =
-            self.engine.links.add_unlinked_request("".into(), asked.id, paid, PendingAnswer::Own);
+        let permit = Arc::clone(&admitted.permit);
+        let paid = Some(admitted.permit);
+        let slot = self.engine.links.add_unlinked_request(
+            "".into(),
+            admitted.id,
+            paid,
+            PendingAnswer::Own,
+        );
         self.engine.apart.push(size, slot, permit, start);
         self.start_background();
         Ok(())
@@ -48,7 +52,7 @@ impl Conversation {
     /// Carries out a management operation in the background. An operation with a large answer waits
     /// for a turn ([`Access::turn_at`]) and keeps it until the broker has room for the answer; the
     /// number of turns is small, over all connections.
-    pub(crate) fn manage(&mut self, asked: AdmittedRequest, operation: ManageOperation) -> Done {
+    pub(crate) fn manage(&mut self, admitted: AdmittedRequest, operation: ManageOperation) -> Done {
         let path = operation.path().unwrap_or_default().to_owned();
         let request = operation.into_request(&self.engine.broker)?;
         let access = self.engine.access.clone();
@@ -59,7 +63,7 @@ impl Conversation {
                 (turn, answer(result))
             })
         };
-        self.push_apart(asked, size, Box::new(start))
+        self.push_background(admitted, size, Box::new(start))
     }
 
     /// Answers a request that was carried out in the background.

@@ -112,8 +112,8 @@ impl Conversation {
                 }
                 Some(Ok(Request { id, operation })) => {
                     let subject = operation.subject();
-                    let asked = AdmittedRequest { id, permit: Arc::clone(&permit) };
-                    (id, self.operate(asked, operation).await.map_err(|it| (it, subject)))
+                    let admitted = AdmittedRequest { id, permit: Arc::clone(&permit) };
+                    (id, self.operate(admitted, operation).await.map_err(|it| (it, subject)))
                 }
                 Some(Err(bad)) => {
                     let rejection = match bad.error {
@@ -146,9 +146,9 @@ impl Conversation {
     }
 
     /// Answers `done` at once, if the client asked for an answer.
-    pub(crate) fn done(&mut self, asked: &AdmittedRequest) -> Done {
-        if asked.id != 0 {
-            self.push_item(asked.id, Notice::Done(Default::default()));
+    pub(crate) fn done(&mut self, admitted: &AdmittedRequest) -> Done {
+        if admitted.id != 0 {
+            self.push_item(admitted.id, Notice::Done(Default::default()));
         }
         Ok(())
     }
@@ -182,23 +182,23 @@ impl Conversation {
     /// Adds a request whose answer is awaited; returns its slot.
     pub(crate) fn await_answer(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         link: u32,
         expect: PendingAnswer,
     ) -> usize {
-        self.engine.links.add_request(link, asked.id, Some(asked.permit), expect)
+        self.engine.links.add_request(link, admitted.id, Some(admitted.permit), expect)
     }
 
     /// Carries out a request that is one command.
     pub(crate) fn command(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         link: u32,
         command: Command,
         expect: PendingAnswer,
     ) -> Done {
         self.link(link)?;
-        let slot = self.await_answer(asked, link, expect);
+        let slot = self.await_answer(admitted, link, expect);
         self.engine.links.submit(link, command, correlation(slot, 0));
         Ok(())
     }
@@ -206,12 +206,12 @@ impl Conversation {
     /// Carries out a request that is one command and is answered with messages.
     pub(crate) fn send_peek(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         link: u32,
         command: Command,
     ) -> Done {
         self.link(link)?;
-        self.engine.links.browse(link, command, asked.id, Some(asked.permit));
+        self.engine.links.browse(link, command, admitted.id, Some(admitted.permit));
         Ok(())
     }
 

@@ -177,8 +177,8 @@ impl Conversation {
             Encoding::Binary => (account, Arrivals::default()),
             // Until its text is written, a message counts as its longest possible text.
             Encoding::Json => {
-                let told = move |bytes| message_in_json_max(bytes, header_bytes_max);
-                (account.with_expansion(IN_JSON_FACTOR), Arrivals::with_encoded_size(told))
+                let encoded_bytes = move |bytes| message_in_json_max(bytes, header_bytes_max);
+                (account.with_expansion(IN_JSON_FACTOR), Arrivals::with_encoded_size(encoded_bytes))
             }
         };
         let unsettled_max = config.unsettled_count_max;
@@ -233,8 +233,8 @@ impl Conversation {
         self.update_shows_key();
         let config = &self.site.config;
         if let Some(seconds) = hello.heartbeat_seconds {
-            let asked = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());
-            self.heartbeat = config.heartbeat.min(asked);
+            let requested = Duration::from_secs(seconds.max(HEARTBEAT_SECONDS_MIN).into());
+            self.heartbeat = config.heartbeat.min(requested);
         }
         let narrow = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let seconds = |time: Duration| u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX);

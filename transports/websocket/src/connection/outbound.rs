@@ -113,15 +113,15 @@ impl Protocol for Conversation {
                 None
             }
         };
-        let told_bytes = match (text_bytes, self.encoding) {
+        let charged_bytes = match (text_bytes, self.encoding) {
             (None, _) => 0,
             (Some(_), Encoding::Binary) => held_bytes,
             // A JSON message has reserved room for its longest possible text.
             (Some(text_bytes), Encoding::Json) => text_bytes,
         };
-        self.ready_bytes += told_bytes;
-        if told_bytes != held_bytes {
-            self.engine.account.hold(told_bytes);
+        self.ready_bytes += charged_bytes;
+        if charged_bytes != held_bytes {
+            self.engine.account.hold(charged_bytes);
             self.engine.account.release(held_bytes);
         }
         self.collected_bytes += self.ready_bytes.saturating_sub(before).max(super::ITEM_BYTES);

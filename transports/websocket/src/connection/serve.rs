@@ -44,9 +44,9 @@ impl Conversation {
     /// Ends a connection without a token once every client must have one (SEC-17), after all its
     /// answers are sent: a client that creates the first policy still gets the answer.
     fn end_without_token(&self) -> Result<(), SocketEnd> {
-        let is_told =
+        let has_sent_all =
             self.engine.links.pending_count() == 0 && self.ready.is_empty() && !self.unflushed;
-        if !is_told || self.engine.broker.allows_anonymous() {
+        if !has_sent_all || self.engine.broker.allows_anonymous() {
             return Ok(());
         }
         if self.engine.access.principal().is_none_or(|principal| principal.token.is_some()) {
@@ -207,7 +207,7 @@ impl Conversation {
         }
         if !self.may_read() {
             // The client is not slow: the server does not read.
-            socket.get_mut().begin_anew();
+            socket.get_mut().restart();
         } else if socket.get_mut().is_late() {
             let reason = "a frame has begun but did not arrive in time";
             return Err(SocketEnd::Lost(Some(Close::new(code::SLOW, reason))));
@@ -295,9 +295,9 @@ impl Serve<Socket> for Conversation {
         // meanwhile.
         let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
-        let is_asked =
+        let is_pending =
             (is_waiting || self.engine.apart.is_busy()) && held_bytes > REQUEST_BYTES_FREE;
-        let begun_bytes = is_asked.then_some(self.started_bytes);
+        let begun_bytes = is_pending.then_some(self.started_bytes);
         let held = (&self.engine.account, &self.engine.budget);
         let yields = self.start_stall.poll_evicted(begun_bytes, held_bytes, held, context);
         yields.map(|()| SocketEnd::Refused(Close::new(code::SLOW, SLOW_REQUESTS_REASON)))

@@ -54,7 +54,7 @@ macro_rules! bodies {
 
 /// Declares the binary form of an enum without values: its index in a list.
 macro_rules! wire_choice {
-    ($name:ident, $what:literal, [$($variant:ident),*]) => {
+    ($name:ident, $label:literal, [$($variant:ident),*]) => {
         impl Wire for $name {
             const BYTES_MIN: usize = 1;
 
@@ -67,7 +67,7 @@ macro_rules! wire_choice {
             fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
                 let all = [$(Self::$variant),*];
                 let place = u8::read(reader)?;
-                all.get(usize::from(place)).copied().ok_or(FrameError::BadValue($what))
+                all.get(usize::from(place)).copied().ok_or(FrameError::BadValue($label))
             }
         }
     };

@@ -79,7 +79,7 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn attach(&mut self, asked: AdmittedRequest, attach: Attach) -> Done {
+    pub(super) async fn attach(&mut self, admitted: AdmittedRequest, attach: Attach) -> Done {
         let Attach { link: number, path, role, mode, credit } = attach;
         self.refuse_link(number)?;
         let purpose = match role {
@@ -91,9 +91,9 @@ impl Conversation {
         self.engine.links.attach(number, entity, path, role.into(), mode.into());
         match credit {
             Some(credit) if role == Role::Receiver => {
-                self.engine.links.attach_flow(number, credit.into(), asked.id, asked.permit);
+                self.engine.links.attach_flow(number, credit.into(), admitted.id, admitted.permit);
             }
-            Some(_) | None => self.done(&asked)?,
+            Some(_) | None => self.done(&admitted)?,
         }
         Ok(())
     }
@@ -128,7 +128,11 @@ bodies! {
 
 impl Conversation {
     /// Requires the Send right on both entities, and fails at once if it is missing (VIA-02).
-    pub(super) async fn attach_via(&mut self, asked: AdmittedRequest, attach: AttachVia) -> Done {
+    pub(super) async fn attach_via(
+        &mut self,
+        admitted: AdmittedRequest,
+        attach: AttachVia,
+    ) -> Done {
         let AttachVia { link: number, path, destination } = attach;
         self.refuse_link(number)?;
         let entity = self.engine.access.entity(&path, Action::SendVia).await?;
@@ -137,7 +141,7 @@ impl Conversation {
         let path = entity.path().into();
         self.engine.links.attach(number, entity, path, Role::Sender.into(), ReceiveMode::PeekLock);
         self.engine.links.send_via(number, destination);
-        self.done(&asked)
+        self.done(&admitted)
     }
 }
 
@@ -152,11 +156,11 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn detach(&mut self, asked: &AdmittedRequest, detach: &Detach) -> Done {
+    pub(super) fn detach(&mut self, admitted: &AdmittedRequest, detach: &Detach) -> Done {
         let Detach { link: number, release } = *detach;
         self.link(number)?;
         let end = if release { LinkEnd::Broken } else { LinkEnd::Orderly };
-        self.engine.links.detach(number, PendingClose { id: asked.id, end });
+        self.engine.links.detach(number, PendingClose { id: admitted.id, end });
         Ok(())
     }
 }

@@ -22,12 +22,12 @@ impl std::fmt::Debug for Authenticate {
 impl Conversation {
     pub(super) async fn authenticate(
         &mut self,
-        asked: &AdmittedRequest,
+        admitted: &AdmittedRequest,
         shown: Authenticate,
     ) -> Done {
         let principal = self.engine.access.principal().map(|known| (*known).clone());
         self.engine.access.renew(principal.unwrap_or_default().with_token(shown.token)).await;
         self.update_shows_key();
-        self.done(asked)
+        self.done(admitted)
     }
 }

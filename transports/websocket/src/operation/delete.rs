@@ -52,12 +52,12 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn delete_batch(&mut self, asked: AdmittedRequest, delete: &DeleteBatch) -> Done {
+    pub(super) fn delete_batch(&mut self, admitted: AdmittedRequest, delete: &DeleteBatch) -> Done {
         let count_max = delete.max_count.unwrap_or_else(|| self.delete_count_max());
         let enqueued_before = delete.enqueued_before_utc.map(|Instant(at)| at);
         let link = self.receiver(delete.link)?;
         let command = delete_batch(link, count_max, enqueued_before);
-        self.command(asked, delete.link, command, PendingAnswer::One(Self::deleted))
+        self.command(admitted, delete.link, command, PendingAnswer::One(Self::deleted))
     }
 
     fn deleted(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
@@ -76,13 +76,13 @@ bodies! {
 
 impl Conversation {
     /// Deletes all available messages that were enqueued before an instant (DEL-06).
-    pub(super) fn purge(&mut self, asked: AdmittedRequest, purge: &Purge) -> Done {
+    pub(super) fn purge(&mut self, admitted: AdmittedRequest, purge: &Purge) -> Done {
         let link = self.receiver(purge.link)?;
         let entity = link.entity.clone();
         let before =
             purge.enqueued_before_utc.map_or_else(|| self.engine.broker.now(), |Instant(at)| at);
         let command = delete_batch(link, self.delete_count_max(), Some(before));
-        self.spawn_background(asked, move || async move {
+        self.spawn_background(admitted, move || async move {
             let mut deleted = 0;
             loop {
                 match entity.call(command.clone()).await? {
@@ -109,7 +109,7 @@ impl Conversation {
     /// Deletes available messages of all unlocked sessions (DEL-07).
     pub(super) async fn delete_unlocked(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         delete: DeleteUnlocked,
     ) -> Done {
         let entity = self.engine.access.entity(&delete.path, Action::DeleteUnlocked).await?;
@@ -117,7 +117,7 @@ impl Conversation {
             count_max: delete.max_count.unwrap_or_else(|| self.delete_count_max()),
             enqueued_before: delete.enqueued_before_utc.map(|Instant(at)| at),
         };
-        self.spawn_background(asked, move || async move {
+        self.spawn_background(admitted, move || async move {
             match entity.call(command).await? {
                 Outcome::Deleted(count) => Ok(Notice::Deleted(Deleted { count })),
                 _ => Err(entity.refuse(unexpected())),
@@ -136,10 +136,15 @@ bodies! {
 impl Conversation {
     pub(super) fn delete_deferred(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         delete: &DeleteDeferred,
     ) -> Done {
         let sequence = SequenceNumber(delete.sequence_number);
-        self.command(asked, delete.link, Command::DeleteDeferred { sequence }, PendingAnswer::DONE)
+        self.command(
+            admitted,
+            delete.link,
+            Command::DeleteDeferred { sequence },
+            PendingAnswer::DONE,
+        )
     }
 }

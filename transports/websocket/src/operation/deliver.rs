@@ -25,11 +25,11 @@ pub(super) fn wire_number(delivery: u64) -> u32 {
 }
 
 impl Conversation {
-    pub(super) fn credit(&mut self, asked: &AdmittedRequest, credit: &Credit) -> Done {
+    pub(super) fn credit(&mut self, admitted: &AdmittedRequest, credit: &Credit) -> Done {
         let Credit { link: number, up_to } = *credit;
         self.receiver(number)?;
         self.engine.links.credit(number, up_to.into());
-        self.done(asked)
+        self.done(admitted)
     }
 }
 
@@ -40,10 +40,10 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn drain(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
+    pub(super) fn drain(&mut self, admitted: AdmittedRequest, only: &LinkOnly) -> Done {
         self.receiver(only.link)?;
-        if self.engine.links.drain(only.link, asked.id, Some(asked.permit))?.is_some() {
-            self.push_item(asked.id, Notice::Drained(Drained { unused: 0 }));
+        if self.engine.links.drain(only.link, admitted.id, Some(admitted.permit))?.is_some() {
+            self.push_item(admitted.id, Notice::Drained(Drained { unused: 0 }));
         }
         Ok(())
     }

@@ -153,7 +153,7 @@ impl Wire for ForwardedMessage {
 impl Conversation {
     /// Takes messages over from another broker. The client needs the Manage right, since it asserts
     /// the number of hops (FWD-13).
-    pub(super) fn forward(&mut self, asked: AdmittedRequest, forward: Forward) -> Done {
+    pub(super) fn forward(&mut self, admitted: AdmittedRequest, forward: Forward) -> Done {
         if self.sender(forward.link)?.destination.is_some() {
             let detail = "a forwarded message cannot be sent via another entity";
             return Err(Rejection::invalid_operation(detail).into());
@@ -187,7 +187,7 @@ impl Conversation {
         });
         let messages = arrivals.collect::<Result<Vec<PeerArrival>, Rejection>>()?;
         let command = Command::TransferFromPeer { source, messages };
-        self.command(asked, forward.link, command, PendingAnswer::One(Self::forwarded))
+        self.command(admitted, forward.link, command, PendingAnswer::One(Self::forwarded))
     }
 
     fn forwarded(&mut self, _: u32, outcome: Outcome, path: &str) -> Result<Notice, Rejection> {

@@ -28,26 +28,26 @@ impl Conversation {
     /// Joins one operation for each lock.
     async fn join_each(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         id: TransactionId,
         mut settle_ranges: NamedDeliveries,
         of_lock: LockOperation,
     ) -> Done {
         let tokens = std::mem::take(&mut settle_ranges.tokens).into_iter();
         let commands = tokens.map(move |token| of_lock.command(token));
-        self.join(asked, id, settle_ranges, commands, false).await
+        self.join(admitted, id, settle_ranges, commands, false).await
     }
 
     /// Joins one operation, which fails as a whole.
     async fn join_whole(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         id: TransactionId,
         link: u32,
         command: Command,
     ) -> Done {
         let settle_ranges = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
-        self.join(asked, id, settle_ranges, std::iter::once(command), true).await
+        self.join(admitted, id, settle_ranges, std::iter::once(command), true).await
     }
 
     /// Has the entity check operations one by one; those that it would carry out join the
@@ -55,7 +55,7 @@ impl Conversation {
     /// (TXN-09), which requires the Send right there too (VIA-02).
     async fn join(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         id: TransactionId,
         mut settle_ranges: NamedDeliveries,
         commands: impl Iterator<Item = Command> + Send,
@@ -69,9 +69,9 @@ impl Conversation {
             self.engine.steps.add(1);
             self.engine.steps.yield_if_due().await;
             match self.engine.transactions.issue(id, &entity, command).await {
-                Ok(PartCheck { entity: asked_of, command, issued: part }) => {
-                    let is_via = asked_of.id() != entity.id();
-                    checks.push((index, command, is_via.then_some(asked_of)));
+                Ok(PartCheck { entity: target, command, issued: part }) => {
+                    let is_via = target.id() != entity.id();
+                    checks.push((index, command, is_via.then_some(target)));
                     issued.push(Some(part));
                 }
                 Err(rejection) if is_whole => return Err(rejection.into()),
@@ -88,7 +88,7 @@ impl Conversation {
         // its frame has paid for delays all later requests, so there is at most one at a time.
         let is_wide = checks.len() > settle_ranges.elements.max(1);
         let slot = self.await_answer(
-            asked,
+            admitted,
             number,
             PendingAnswer::Joined(JoinChecks { settle_ranges, issued, is_whole }),
         );
@@ -159,11 +159,11 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn send_in(&mut self, asked: AdmittedRequest, sent: SendIn) -> Done {
+    pub(super) async fn send_in(&mut self, admitted: AdmittedRequest, sent: SendIn) -> Done {
         let SendIn { transaction, send } = sent;
         let link = send.link;
         let command = self.send_command(send)?;
-        self.join_whole(asked, TransactionId(transaction), link, command).await
+        self.join_whole(admitted, TransactionId(transaction), link, command).await
     }
 }
 
@@ -175,12 +175,12 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn settle_in(&mut self, asked: AdmittedRequest, settle: SettleIn) -> Done {
+    pub(super) async fn settle_in(&mut self, admitted: AdmittedRequest, settle: SettleIn) -> Done {
         let SettleIn { transaction, settle } = settle;
         self.receiver(settle.link)?;
         let of_lock = LockOperation::Settle(self.settlement(&settle)?);
         let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), settle_ranges, of_lock).await
+        self.join_each(admitted, TransactionId(transaction), settle_ranges, of_lock).await
     }
 }
 
@@ -192,11 +192,12 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) async fn renew_in(&mut self, asked: AdmittedRequest, renew: RenewIn) -> Done {
+    pub(super) async fn renew_in(&mut self, admitted: AdmittedRequest, renew: RenewIn) -> Done {
         let RenewIn { transaction, renew } = renew;
         self.receiver(renew.link)?;
         let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.join_each(asked, TransactionId(transaction), settle_ranges, LockOperation::Renew).await
+        self.join_each(admitted, TransactionId(transaction), settle_ranges, LockOperation::Renew)
+            .await
     }
 }
 
@@ -210,14 +211,14 @@ bodies! {
 impl Conversation {
     pub(super) async fn cancel_scheduled_in(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         cancel: CancelScheduledIn,
     ) -> Done {
         let CancelScheduledIn { transaction, cancel_scheduled } = cancel;
         let link = cancel_scheduled.link;
         self.sender(link)?;
         let command = Command::CancelScheduled { sequences: cancel_scheduled.into() };
-        self.join_whole(asked, TransactionId(transaction), link, command).await
+        self.join_whole(admitted, TransactionId(transaction), link, command).await
     }
 }
 
@@ -231,12 +232,12 @@ bodies! {
 impl Conversation {
     pub(super) async fn set_session_state_in(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         set: SetSessionStateIn,
     ) -> Done {
         let SetSessionStateIn { transaction, set_session_state } = set;
         let SetSessionState { link, state } = set_session_state;
         let command = self.session_command(link, SessionCommand::SetState { state })?;
-        self.join_whole(asked, TransactionId(transaction), link, command).await
+        self.join_whole(admitted, TransactionId(transaction), link, command).await
     }
 }

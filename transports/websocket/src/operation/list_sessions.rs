@@ -33,7 +33,7 @@ impl Conversation {
     /// Lists sessions in ascending order (SES-29).
     pub(super) async fn list_sessions(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         list: ListSessions,
     ) -> Done {
         let which = match (list.with_active_messages, list.state_set_after_utc) {
@@ -52,7 +52,7 @@ impl Conversation {
             skip: list.skip.into(),
             top: list.top.unwrap_or(u32::MAX),
         };
-        self.spawn_background(asked, move || async move {
+        self.spawn_background(admitted, move || async move {
             match entity.call(command).await? {
                 Outcome::Sessions(names) => {
                     let session_ids = names.iter().map(|name| (**name).to_owned()).collect();

@@ -26,8 +26,8 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn receive(&mut self, asked: AdmittedRequest, receive: &Receive) -> Done {
-        if asked.id == 0 {
+    pub(super) fn receive(&mut self, admitted: AdmittedRequest, receive: &Receive) -> Done {
+        if admitted.id == 0 {
             return Err(Rejection::argument("receive needs an id for its answer").into());
         }
         let number = receive.link;
@@ -38,7 +38,7 @@ impl Conversation {
             let detail = format!("maxCount is {count_max}; it must be 1 to {LIST_COUNT_MAX}");
             return Err(Rejection::out_of_range(detail).into());
         }
-        let AdmittedRequest { id, permit } = asked;
+        let AdmittedRequest { id, permit } = admitted;
         self.engine.links.receive(number, count_max, wait, self.room_bytes(), id, Some(permit));
         Ok(())
     }
@@ -91,8 +91,12 @@ impl Conversation {
 }
 
 impl Conversation {
-    pub(super) fn receive_deferred(&mut self, asked: AdmittedRequest, numbered: Numbered) -> Done {
-        if asked.id == 0 {
+    pub(super) fn receive_deferred(
+        &mut self,
+        admitted: AdmittedRequest,
+        numbered: Numbered,
+    ) -> Done {
+        if admitted.id == 0 {
             let detail = "receiveDeferred needs an id for its answer";
             return Err(Rejection::argument(detail).into());
         }
@@ -106,7 +110,7 @@ impl Conversation {
                 Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
             }
         };
-        let AdmittedRequest { id, permit } = asked;
+        let AdmittedRequest { id, permit } = admitted;
         self.engine.links.receive_numbered(number, command, bytes, id, Some(permit));
         Ok(())
     }
@@ -120,9 +124,9 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn withdraw(&mut self, asked: &AdmittedRequest, withdraw: &Withdraw) -> Done {
+    pub(super) fn withdraw(&mut self, admitted: &AdmittedRequest, withdraw: &Withdraw) -> Done {
         self.engine.links.cancel_wait(withdraw.request);
-        self.done(asked)
+        self.done(admitted)
     }
 }
 
@@ -135,13 +139,13 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn peek(&mut self, asked: AdmittedRequest, peek: &Peek) -> Done {
+    pub(super) fn peek(&mut self, admitted: AdmittedRequest, peek: &Peek) -> Done {
         let (from, count_max) = (SequenceNumber(peek.from), peek.max_count);
         let command = match self.receiver(peek.link)?.session() {
             Some(session) => Command::PeekSession { session: session.into(), from, count_max },
             None => Command::Peek { from, count_max },
         };
-        self.send_peek(asked, peek.link, command)
+        self.send_peek(admitted, peek.link, command)
     }
 }
 
@@ -156,13 +160,13 @@ bodies! {
 
 impl Conversation {
     /// Peeks at the messages of any session, even if it is locked (PEK-07).
-    pub(super) fn peek_session(&mut self, asked: AdmittedRequest, peek: PeekSession) -> Done {
+    pub(super) fn peek_session(&mut self, admitted: AdmittedRequest, peek: PeekSession) -> Done {
         self.receiver(peek.link)?;
         let command = Command::PeekSession {
             session: peek.session_id.into_boxed_str(),
             from: SequenceNumber(peek.from),
             count_max: peek.max_count,
         };
-        self.send_peek(asked, peek.link, command)
+        self.send_peek(admitted, peek.link, command)
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct SendResults {
 }
 
 impl Conversation {
-    pub(super) fn send(&mut self, asked: AdmittedRequest, send: Send) -> Done {
+    pub(super) fn send(&mut self, admitted: AdmittedRequest, send: Send) -> Done {
         let number = send.link;
         let link = self.sender(number)?;
         let count = send.messages.len();
@@ -61,11 +61,11 @@ impl Conversation {
         }
         if commands.is_empty() {
             let sequence_numbers = runs(vec![0; count]);
-            self.push_item(asked.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
+            self.push_item(admitted.id, Notice::Accepted(Accepted { sequence_numbers, failed }));
             return Ok(());
         }
         let sent = SendResults { numbers: vec![0; count], left: commands.len(), failed };
-        let slot = self.await_answer(asked, number, PendingAnswer::Sent(sent));
+        let slot = self.await_answer(admitted, number, PendingAnswer::Sent(sent));
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands {
             self.engine.links.submit_as(number, ticket, command, correlation(slot, index));
@@ -150,11 +150,11 @@ pub(super) fn runs(numbers: impl IntoIterator<Item = u64>) -> Vec<Run> {
 }
 
 impl Conversation {
-    pub(super) fn send_batch(&mut self, asked: AdmittedRequest, send: Send) -> Done {
+    pub(super) fn send_batch(&mut self, admitted: AdmittedRequest, send: Send) -> Done {
         let number = send.link;
         let messages = self.all_inbound(send.messages)?;
         let command = self.sender(number)?.send_batch(messages);
-        self.command(asked, number, command, PendingAnswer::One(Self::batch_sent))
+        self.command(admitted, number, command, PendingAnswer::One(Self::batch_sent))
     }
 
     fn batch_sent(&mut self, _: u32, outcome: Outcome, _: &str) -> Result<Notice, Rejection> {
@@ -187,10 +187,14 @@ impl From<Numbered> for Vec<SequenceNumber> {
 }
 
 impl Conversation {
-    pub(super) fn cancel_scheduled(&mut self, asked: AdmittedRequest, numbered: Numbered) -> Done {
+    pub(super) fn cancel_scheduled(
+        &mut self,
+        admitted: AdmittedRequest,
+        numbered: Numbered,
+    ) -> Done {
         let number = numbered.link;
         self.sender(number)?;
         let command = Command::CancelScheduled { sequences: numbered.into() };
-        self.command(asked, number, command, PendingAnswer::DONE)
+        self.command(admitted, number, command, PendingAnswer::DONE)
     }
 }

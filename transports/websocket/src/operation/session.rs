@@ -48,11 +48,11 @@ impl Conversation {
     /// Locks a session for a new link, or lets the request wait for one (SES-05 to SES-08).
     pub(super) async fn accept_session(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         accept: AcceptSession,
     ) -> Done {
         let AcceptSession { link: number, path, session_id, mode, wait_seconds, credit } = accept;
-        if asked.id == 0 {
+        if admitted.id == 0 {
             return Err(Rejection::argument("acceptSession needs an id for its answer").into());
         }
         self.refuse_link(number)?;
@@ -71,8 +71,8 @@ impl Conversation {
             session,
             wait,
             credit.into(),
-            asked.id,
-            Some(asked.permit),
+            admitted.id,
+            Some(admitted.permit),
         );
         Ok(())
     }
@@ -103,13 +103,13 @@ impl Conversation {
     /// Carries out a request of the holder of a session.
     fn ask_session(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         number: u32,
         command: SessionCommand,
         read: MakeAnswer,
     ) -> Done {
         let command = self.session_command(number, command)?;
-        self.command(asked, number, command, PendingAnswer::One(read))
+        self.command(admitted, number, command, PendingAnswer::One(read))
     }
 
     /// Returns a request of the holder of a session as a command for its entity.
@@ -128,8 +128,8 @@ impl Conversation {
 }
 
 impl Conversation {
-    pub(super) fn renew_session(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
-        self.ask_session(asked, only.link, SessionCommand::Renew, Self::session_renewed)
+    pub(super) fn renew_session(&mut self, admitted: AdmittedRequest, only: &LinkOnly) -> Done {
+        self.ask_session(admitted, only.link, SessionCommand::Renew, Self::session_renewed)
     }
 
     fn session_renewed(
@@ -179,8 +179,8 @@ impl From<SessionState> for StateObject {
 }
 
 impl Conversation {
-    pub(super) fn session_state(&mut self, asked: AdmittedRequest, only: &LinkOnly) -> Done {
-        self.ask_session(asked, only.link, SessionCommand::GetState, Self::session_state_read)
+    pub(super) fn session_state(&mut self, admitted: AdmittedRequest, only: &LinkOnly) -> Done {
+        self.ask_session(admitted, only.link, SessionCommand::GetState, Self::session_state_read)
     }
 
     fn session_state_read(
@@ -238,10 +238,10 @@ impl From<SetSessionState> for SetStateObject {
 impl Conversation {
     pub(super) fn set_session_state(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         set: SetSessionState,
     ) -> Done {
         let command = SessionCommand::SetState { state: set.state };
-        self.ask_session(asked, set.link, command, PendingAnswer::done)
+        self.ask_session(admitted, set.link, command, PendingAnswer::done)
     }
 }

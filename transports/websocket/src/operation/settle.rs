@@ -115,12 +115,12 @@ impl Wire for Range {
 }
 
 impl Conversation {
-    pub(super) fn settle(&mut self, asked: AdmittedRequest, settle: &Settle) -> Done {
+    pub(super) fn settle(&mut self, admitted: AdmittedRequest, settle: &Settle) -> Done {
         self.receiver(settle.link)?;
         let settlement = self.settlement(settle)?;
         let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
         self.issue_each(
-            asked,
+            admitted,
             settle_ranges,
             LockOperation::Settle(settlement),
             PendingAnswer::Settled,
@@ -134,12 +134,12 @@ impl Conversation {
         index: usize,
         result: &Result<Outcome, Rejection>,
     ) {
-        let asked = self.engine.links.request_mut(slot);
+        let pending = self.engine.links.request_mut(slot);
         let Some((
             _,
             path,
             PendingAnswer::Settled(settle_ranges) | PendingAnswer::Renewed(settle_ranges),
-        )) = asked
+        )) = pending
         else {
             return;
         };
@@ -255,13 +255,13 @@ bodies! {
 impl Conversation {
     pub(super) fn settle_delayed(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         delayed: SettleDelayed,
     ) -> Done {
         let SettleDelayed { delay_milliseconds, mut settle } = delayed;
         settle.delay_milliseconds =
             Delay(Some(i64::try_from(delay_milliseconds).unwrap_or(i64::MAX)));
-        self.settle(asked, &settle)
+        self.settle(admitted, &settle)
     }
 }
 
@@ -292,9 +292,9 @@ bodies! {
 }
 
 impl Conversation {
-    pub(super) fn renew(&mut self, asked: AdmittedRequest, renew: &Renew) -> Done {
+    pub(super) fn renew(&mut self, admitted: AdmittedRequest, renew: &Renew) -> Done {
         self.receiver(renew.link)?;
         let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.issue_each(asked, settle_ranges, LockOperation::Renew, PendingAnswer::Renewed)
+        self.issue_each(admitted, settle_ranges, LockOperation::Renew, PendingAnswer::Renewed)
     }
 }

@@ -167,7 +167,7 @@ impl Conversation {
     /// Issues the same command for each lock.
     pub(super) fn issue_each(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         mut named: NamedDeliveries,
         of_lock: LockOperation,
         expect: fn(NamedDeliveries) -> PendingAnswer,
@@ -177,13 +177,13 @@ impl Conversation {
         if named.tokens.len() > paid {
             named.entity = Some(self.link(number)?.entity.clone());
             named.parts = Some(Box::new(Handover { of_lock, paid, next: 0, room: None }));
-            let slot = self.await_answer(asked, number, expect(named));
+            let slot = self.await_answer(admitted, number, expect(named));
             self.hand_over_part(slot);
             return Ok(());
         }
         let commands: Vec<Command> =
             named.tokens.iter().map(|token| of_lock.command(*token)).collect();
-        let slot = self.await_answer(asked, number, expect(named));
+        let slot = self.await_answer(admitted, number, expect(named));
         if commands.is_empty() {
             self.answer_keyed(slot);
         }
@@ -197,8 +197,8 @@ impl Conversation {
 
     /// Hands over the next part of a request, after the last part is answered.
     pub(super) fn hand_over_part(&mut self, slot: usize) {
-        let asked = self.engine.links.request_mut(slot);
-        let Some((_, _, PendingAnswer::Settled(named) | PendingAnswer::Renewed(named))) = asked
+        let pending = self.engine.links.request_mut(slot);
+        let Some((_, _, PendingAnswer::Settled(named) | PendingAnswer::Renewed(named))) = pending
         else {
             return;
         };

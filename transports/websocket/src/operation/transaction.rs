@@ -33,13 +33,13 @@ bodies! {
 impl Conversation {
     pub(super) fn begin_transaction(
         &mut self,
-        asked: &AdmittedRequest,
+        admitted: &AdmittedRequest,
         begin: &BeginTransaction,
     ) -> Done {
         let reach = if begin.cross_entity { Reach::CrossEntity } else { Reach::OneEntity };
         let id = self.engine.transactions.begin(reach)?;
         let notice = Notice::Transaction(TransactionOnly { transaction: id.0 });
-        self.push_item(asked.id, notice);
+        self.push_item(admitted.id, notice);
         Ok(())
     }
 }
@@ -80,15 +80,15 @@ pub(crate) struct TransactionCommit {
 }
 
 impl Conversation {
-    pub(super) fn commit(&mut self, asked: AdmittedRequest, commit: &CommitTransaction) -> Done {
+    pub(super) fn commit(&mut self, admitted: AdmittedRequest, commit: &CommitTransaction) -> Done {
         let CommitTransaction { transaction, operations } = *commit;
         let id = TransactionId(transaction);
         if self.engine.transactions.has_unanswered(id) {
             // Requests before the commit are answered before it.
-            self.commits.push(WaitingCommit { asked, id, operations });
+            self.commits.push(WaitingCommit { admitted, id, operations });
             return Ok(());
         }
-        self.commit_now(asked, id, operations).map_err(Into::into)
+        self.commit_now(admitted, id, operations).map_err(Into::into)
     }
 
     /// Carries out commits whose earlier requests are now answered.
@@ -98,9 +98,9 @@ impl Conversation {
                 self.commits.push(commit);
                 continue;
             }
-            let WaitingCommit { asked, id, operations } = commit;
-            let request = asked.id;
-            if let Err(rejection) = self.commit_now(asked, id, operations) {
+            let WaitingCommit { admitted, id, operations } = commit;
+            let request = admitted.id;
+            if let Err(rejection) = self.commit_now(admitted, id, operations) {
                 let error = self.wire_error(rejection, "");
                 self.push_item(request, Notice::Error(error));
             }
@@ -109,7 +109,7 @@ impl Conversation {
 
     fn commit_now(
         &mut self,
-        asked: AdmittedRequest,
+        admitted: AdmittedRequest,
         id: TransactionId,
         operations: Option<u32>,
     ) -> Result<(), Rejection> {
@@ -127,7 +127,7 @@ impl Conversation {
         let Some(PendingCommit { entity, command, room }) = self.engine.transactions.commit(id)?
         else {
             let notice = Notice::Committed(Committed { parts: Vec::new() });
-            self.push_item(asked.id, notice);
+            self.push_item(admitted.id, notice);
             return Ok(());
         };
         let locks = match &command {
@@ -135,7 +135,7 @@ impl Conversation {
             _ => Vec::new(),
         };
         let expect = PendingAnswer::Committed(TransactionCommit { locks, _room: room });
-        let AdmittedRequest { id, permit } = asked;
+        let AdmittedRequest { id, permit } = admitted;
         let slot =
             self.engine.links.add_unlinked_request(entity.path().into(), id, Some(permit), expect);
         self.engine.links.submit_to(&entity, command, correlation(slot, 0));
@@ -198,8 +198,8 @@ const fn lock(operation: &Operation) -> Option<LockToken> {
 }
 
 impl Conversation {
-    pub(super) fn roll_back(&mut self, asked: &AdmittedRequest, only: &TransactionOnly) -> Done {
+    pub(super) fn roll_back(&mut self, admitted: &AdmittedRequest, only: &TransactionOnly) -> Done {
         self.engine.transactions.roll_back(TransactionId(only.transaction))?;
-        self.done(asked)
+        self.done(admitted)
     }
 }

@@ -310,7 +310,7 @@ fn a_received_message_is_written_as_text_and_read_again() {
 
 /// RCV-14: a stopped receive returns the messages it has received, and leaves none locked.
 #[test]
-fn a_receive_that_is_stopped_returns_what_it_had() {
+fn stopped_receive_returns_its_messages() {
     on_both(async |server, client| {
         let receiver = client.receiver("q").unwrap();
         let wait = TimeSpan::from_minutes(5);

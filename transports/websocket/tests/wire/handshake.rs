@@ -203,7 +203,7 @@ fn half_an_upgrade_gets_a_problem() {
 }
 
 #[test]
-fn the_welcome_tells_heartbeat_and_limits() {
+fn welcome_has_heartbeat_and_limits() {
     run(async {
         let server = Server::start().await;
         let client = Client::hello(server.address, json!({ "heartbeatSeconds": 7 })).await;

@@ -257,7 +257,7 @@ fn a_receive_whose_connection_is_cut_takes_nothing() {
 /// ENT-24, ENT-25: a queue that stops deliveries detaches its receivers. Messages in hand can be
 /// settled, and later credit attaches the link again.
 #[test]
-fn a_detached_receiver_settles_what_it_has_and_may_come_back() {
+fn detached_receiver_settles_its_messages_and_may_reattach() {
     run(async {
         let server = Server::start().await;
         server.put(&["a", "b"]).await;
@@ -349,7 +349,7 @@ fn a_stop_ends_at_the_second_that_it_announced() {
 
 /// SET-31: messages that are unsettled by then are available again without an increased count.
 #[test]
-fn a_stop_releases_what_is_not_settled() {
+fn stop_releases_unsettled_messages() {
     run(async {
         let plan = Plan::new();
         let server = plan.start().await;

@@ -238,7 +238,7 @@ impl Conversation {
     /// Grants new credit when half of the last grant is used up (AMQP-40).
     fn top_up(&mut self, link: LinkId) {
         let left = self.amqp.credit(link);
-        let anew = match self.nodes.get_mut(&link) {
+        let grant = match self.nodes.get_mut(&link) {
             Some(Node::Sender(sender)) => {
                 let room_bytes = self.engine.broker.settings().limits.connection_inbound_bytes_max;
                 sender.credit.next_grant(left, room_bytes)
@@ -248,7 +248,7 @@ impl Conversation {
             }
             _ => return,
         };
-        if let Some(credit) = anew {
+        if let Some(credit) = grant {
             self.amqp.grant(link, credit);
         }
     }

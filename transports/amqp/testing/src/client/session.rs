@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_what_the_window_takes_whole() {
+    fn message_has_room_if_the_window_takes_all_frames() {
         let mut session = begun(FRAME_BYTES_MIN, 2);
         let mut frames = Frames::default();
         let two = vec![b'x'; 2 * session.part_bytes];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_counted_also_where_ids_go_round() {
+    fn received_frames_are_counted_across_wrapping_ids() {
         let mut session = begun(FRAME_BYTES_MIN, 2);
         assert_eq!(session.flow().next_incoming_id, Some(u32::MAX));
         session.heard(&Performative::Transfer(Transfer::default()));

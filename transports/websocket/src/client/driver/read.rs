@@ -148,7 +148,7 @@ impl Driver {
         let release = settle(link, Decision::Release, vec![Token(token)]);
         let operation = Box::new(Operation::Settle(release));
         let ask = HandleRequest::Operation { key: 0, link: Some(link), operation, answer: None };
-        self.asked.push_back(ask);
+        self.queued.push_back(ask);
     }
 
     fn answer(&mut self, core: &Arc<Core>, waiting: Waiting, notice: Notice) {
@@ -159,7 +159,7 @@ impl Driver {
                 self.attached.insert(link, AttachState::Done);
                 if answer.send(Ok(notice)).is_err() {
                     // The future was dropped, so the granted session is released (SES-08).
-                    self.asked.push_back(HandleRequest::Forget { link, release: false });
+                    self.queued.push_back(HandleRequest::Forget { link, release: false });
                 }
             }
             (Waiting::One { link, answer: Some(answer), .. }, notice) => {
@@ -244,7 +244,7 @@ impl Driver {
             _ => {
                 self.attached.insert(link, AttachState::Done);
                 for ask in held.into_iter().rev() {
-                    self.asked.push_front(ask);
+                    self.queued.push_front(ask);
                 }
             }
         }

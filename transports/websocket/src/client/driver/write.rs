@@ -33,7 +33,7 @@ const FORWARDED_OVERHEAD: usize = 256;
 
 /// Error of a request that exceeds every frame.
 fn too_large(ask: &HandleRequest, size: u64, most: u64) -> Rejection {
-    let what = match ask {
+    let label = match ask {
         HandleRequest::Send { .. } => "message for a frame (websocket.frame_bytes_max)",
         HandleRequest::Operation { operation, .. } if declaration(operation).is_some() => {
             let detail = format!(
@@ -44,7 +44,7 @@ fn too_large(ask: &HandleRequest, size: u64, most: u64) -> Rejection {
         }
         _ => "session state for a frame (websocket.frame_bytes_max)",
     };
-    Rejection::message_size_exceeded(what, size, most)
+    Rejection::message_size_exceeded(label, size, most)
 }
 
 /// Returns the declaration that an operation plans or carries out.
@@ -72,7 +72,7 @@ impl Driver {
         }
         let core = Arc::clone(&self.core);
         if self.may_send() {
-            core.take(&mut self.asked);
+            core.take(&mut self.queued);
         }
         let may_keep = self.resume_token.is_none() || self.kept_bytes < self.kept_bytes_max;
         let requests = if may_keep { self.requests(&core) } else { Vec::new() };
@@ -80,7 +80,7 @@ impl Driver {
             && (self.seen - self.confirmed >= CONFIRM_FRAMES
                 || self.unconfirmed_bytes >= CONFIRM_BYTES);
         if requests.is_empty() && !is_due {
-            let is_done = self.waiting.is_empty() && self.asked.is_empty();
+            let is_done = self.waiting.is_empty() && self.queued.is_empty();
             self.knows_closing = core.is_closing();
             return (self.knows_closing && is_done).then_some(ConnectionEnd::Closed);
         }
@@ -116,7 +116,7 @@ impl Driver {
         let mut bytes = 0;
         let limit = FRAME_BYTES.min(self.frame_bytes_max / 2);
         while requests.len() < REQUESTS_MAX && bytes < limit {
-            let Some(ask) = self.asked.pop_front() else {
+            let Some(ask) = self.queued.pop_front() else {
                 self.given_back_count = 0;
                 break;
             };
@@ -129,7 +129,7 @@ impl Driver {
             }
             if !requests.is_empty() && bytes + size + FRAME_OVERHEAD > self.frame_bytes_max {
                 // It goes into the next frame.
-                self.asked.push_front(ask);
+                self.queued.push_front(ask);
                 break;
             }
             let Some(ask) = self.attach_first(core, ask, &mut requests) else { continue };

@@ -33,8 +33,8 @@ const KEYS: [&str; 12] = [
 pub fn decode_all(bytes: Bytes) -> usize {
     let Ok(request) = NodeRequest::read(bytes) else { return 0 };
     let named = ["operation", "associated-link-name"].map(|name| request.text(name));
-    let told = usize::from(request.timeout().is_some());
-    let count = told + named.into_iter().flatten().count();
+    let timeout_count = usize::from(request.timeout().is_some());
+    let count = timeout_count + named.into_iter().flatten().count();
     let Ok(body) = Body::read(request.body()) else { return count };
     let keys: usize = KEYS.iter().map(|key| decodable_type_count(&body, key)).sum();
     let lists = [

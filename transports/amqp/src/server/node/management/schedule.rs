@@ -55,7 +55,7 @@ impl Conversation {
             Some(Outcome::Accepted(number)) => vec![number],
             Some(Outcome::AcceptedBatch(numbers)) => numbers,
             // Returned, so that the client can cancel them (SCH-13).
-            Some(Outcome::NumbersReserved { returned: told, .. }) => told,
+            Some(Outcome::NumbersReserved { returned, .. }) => returned,
             // Scheduled messages get their numbers at the commit (TXN-03).
             Some(Outcome::Done) if memo.is_joined => vec![SequenceNumber(0); memo.count],
             _ => return Err(unexpected()),
