@@ -8,7 +8,7 @@ pub const RUNS: usize = 5;
 
 /// Runs `work` several times and prints its rate in units per second.
 #[allow(dead_code, reason = "not all benchmarks have one kind")]
-pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
+pub fn rate(title: &str, units: usize, mut work: impl FnMut()) -> f64 {
     let mut rates: Vec<f64> = (0..RUNS)
         .map(|_| {
             let started = Instant::now();
@@ -16,13 +16,13 @@ pub fn rate(what: &str, units: usize, mut work: impl FnMut()) -> f64 {
             units as f64 / started.elapsed().as_secs_f64()
         })
         .collect();
-    print(what, &mut rates)
+    print(title, &mut rates)
 }
 
 /// Runs each kind of work in turn, several times, each after `prepare`, and prints like [`rate`].
 #[allow(dead_code, reason = "not all benchmarks compare")]
 pub fn rates<K>(
-    what: &str,
+    title: &str,
     kinds: &[(&str, K)],
     units: u64,
     mut prepare: impl FnMut(),
@@ -38,16 +38,16 @@ pub fn rates<K>(
         }
     }
     for ((name, _), rates) in kinds.iter().zip(&mut rates) {
-        print(&format!("{what}, {name}"), rates);
+        print(&format!("{title}, {name}"), rates);
     }
 }
 
 #[expect(clippy::print_stdout, reason = "the printed output is the result of a benchmark")]
-fn print(what: &str, rates: &mut [f64]) -> f64 {
+fn print(title: &str, rates: &mut [f64]) -> f64 {
     rates.sort_by(f64::total_cmp);
     let median = rates[RUNS / 2];
     println!(
-        "{what:<60} {:>12.0}/s   (of {RUNS} runs {:.0} to {:.0}, {:.0} ns each)",
+        "{title:<60} {:>12.0}/s   (of {RUNS} runs {:.0} to {:.0}, {:.0} ns each)",
         median,
         rates[0],
         rates[RUNS - 1],

@@ -67,12 +67,12 @@ fn facts(content: &Content) -> Facts<'static> {
 }
 
 /// Evaluates one filter; the properties of the message are already decoded.
-fn one_filter(content: &Content, what: &str, text: &str) {
+fn one_filter(content: &Content, title: &str, text: &str) {
     const EVALUATIONS: usize = 1_000_000;
     let program =
         compile_filter(text, &Parameters::new()).unwrap_or_else(|error| panic!("{error}"));
     let published = PublishedMessage::new(content.property_view(), facts(content));
-    measure::rate(&format!("SQL filter: {what}"), EVALUATIONS, || {
+    measure::rate(&format!("SQL filter: {title}"), EVALUATIONS, || {
         for _ in 0..EVALUATIONS {
             let truth = std::hint::black_box(&program).test(&published, &mut || 0, &mut Unobserved);
             assert_eq!(std::hint::black_box(truth), Ok(Some(true)));
@@ -105,7 +105,7 @@ fn publish(matcher: &Matcher, content: &Content, limits: &Limits) -> Selection {
 
 /// Measures messages with `copies` copies each.
 fn measured(
-    what: &str,
+    title: &str,
     matcher: &Matcher,
     content: &Content,
     copies: usize,
@@ -113,7 +113,7 @@ fn measured(
     units_each: usize,
 ) {
     let limits = Limits::of(Tier::Premium);
-    measure::rate(what, messages * units_each, || {
+    measure::rate(title, messages * units_each, || {
         for _ in 0..messages {
             let selection = publish(matcher, std::hint::black_box(content), &limits);
             assert_eq!(std::hint::black_box(selection).copies.len(), copies);

@@ -87,7 +87,7 @@ fn main() {
         send_all(World::new(queue, None, &settings), &messages);
     });
     for (count, filters) in [(1, Filters::All), (10, Filters::All), (1_000, Filters::Distinct)] {
-        let what = match filters {
+        let title = match filters {
             Filters::All => format!("topic: {count} subscriptions that get everything"),
             Filters::Distinct => {
                 format!("topic: {count} subscriptions, distinct correlation filters")
@@ -96,7 +96,7 @@ fn main() {
         // Created in advance, so that only publishing is measured.
         let mut worlds: Vec<_> =
             (0..measure::RUNS).map(|_| of_topic(count, filters, &settings)).collect();
-        let topic = measure::rate(&what, LIST * LISTS, || {
+        let topic = measure::rate(&title, LIST * LISTS, || {
             if let Some(world) = worlds.pop() {
                 send_all(world, &messages);
             }
@@ -162,14 +162,14 @@ impl<M: Machine> World<M> {
             let mut held = self.tree.borrow_mut().complete(stage);
             for number in members {
                 // The root has number 0, subscriptions follow in order.
-                let told = match number.0.checked_sub(1) {
+                let committed = match number.0.checked_sub(1) {
                     None => self.root.committed(stage, now, &mut out),
                     Some(place) => match self.subscriptions.get_mut(place as usize) {
                         Some(shell) => shell.committed(stage, now, &mut out),
                         None => continue,
                     },
                 };
-                told.unwrap_or_else(|error| panic!("{error}"));
+                committed.unwrap_or_else(|error| panic!("{error}"));
             }
             release_all(&mut held);
         }

@@ -29,24 +29,24 @@ pub fn set_allocator_options() {
     use std::thread::available_parallelism;
 
     let is_set = |name: &&str| env::var_os(name).is_some();
-    let mut told = Vec::new();
+    let mut variables = Vec::new();
     if !is_set(&"_RJEM_MALLOC_CONF") {
         let arenas = ARENAS_PER_CORE * available_parallelism().map_or(1, usize::from);
-        told.push(("_RJEM_MALLOC_CONF", format!("{JEMALLOC_OPTIONS},narenas:{arenas}")));
+        variables.push(("_RJEM_MALLOC_CONF", format!("{JEMALLOC_OPTIONS},narenas:{arenas}")));
     }
     let of_system = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
     if !of_system.iter().chain(&["GLIBC_TUNABLES"]).any(is_set) {
-        told.extend(of_system.map(|name| (name, MMAP_THRESHOLD.to_owned())));
+        variables.extend(of_system.map(|name| (name, MMAP_THRESHOLD.to_owned())));
     }
-    if told.is_empty() {
+    if variables.is_empty() {
         return;
     }
     let mut arguments = env::args_os();
     if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) {
-        let mut anew = Command::new(program);
-        anew.arg0(name).args(arguments).envs(told);
+        let mut command = Command::new(program);
+        command.arg0(name).args(arguments).envs(variables);
         // `exec` returns only if it fails; then the program goes on without the settings.
-        let _error = anew.exec();
+        let _error = command.exec();
     }
 }
 

@@ -241,10 +241,10 @@ fn log_warnings(loaded: &Loaded, has_authorizer: bool) {
         warn_of_emulator(emulator);
     }
     // An authorizer of the host decides about access by itself.
-    let is_told = !has_authorizer;
+    let decides_access = !has_authorizer;
     let is_closed = !config.security.allow_anonymous && !config.jwt.is_used();
     let knows_no_key = config.server.ephemeral && loaded.emulator.is_none();
-    if is_told && is_closed && knows_no_key {
+    if decides_access && is_closed && knows_no_key {
         tracing::warn!(
             "every client is refused: security.allow_anonymous is false, and with --ephemeral \
              there is no file with a first key; set security.allow_anonymous = true or keep data \
@@ -252,7 +252,7 @@ fn log_warnings(loaded: &Loaded, has_authorizer: bool) {
         );
     } else if !config.security.allow_anonymous {
         tracing::debug!("clients need a token");
-    } else if is_told
+    } else if decides_access
         && let Some((_, address)) =
             config.addresses().iter().find(|(_, address)| !address.ip().is_loopback())
     {
@@ -430,7 +430,7 @@ async fn open(
             let running = transport.start(broker.clone()).await;
             transports.push((name, running.map_err(|source| ServeError::Transport { source })?));
         }
-        address_files::tell(loaded, &transports, certificate.as_ref())?;
+        address_files::write_address_files(loaded, &transports, certificate.as_ref())?;
         root_key::keep(loaded, policies, &transports, certificate.as_ref())
     };
     match opening.await {
@@ -531,7 +531,7 @@ fn banner_tls(loaded: &Loaded) -> BannerTls {
 /// Prints the banner on standard output.
 fn print_banner(
     loaded: &Loaded,
-    kept_in: Option<&str>,
+    store_dir: Option<&str>,
     broker: &Broker,
     transports: &[Running],
     is_new: bool,
@@ -546,7 +546,7 @@ fn print_banner(
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir,
-        store_dir: kept_in,
+        store_dir,
         tls: banner_tls(loaded),
         is_new,
         // Without durable data there is no file with a key.

@@ -92,8 +92,8 @@ fn assert_throughput(over: &str) {
     assert_latency(&figures, "send_latency", 303);
     assert_latency(&figures, "end_to_end_latency", 303);
     let is_in_process = over == "in-process";
-    let of_whom = if is_in_process { "broker and load together" } else { "broker" };
-    assert_eq!(figures["cpu_of"], of_whom);
+    let measured_process = if is_in_process { "broker and load together" } else { "broker" };
+    assert_eq!(figures["cpu_of"], measured_process);
     assert!(number(&figures, "cpu_seconds_per_million") >= 0.0);
     assert_eq!(figures["load_cpu_seconds_per_million"].is_null(), is_in_process);
     assert!(number(&figures, "resident_bytes_max") > 1e6);

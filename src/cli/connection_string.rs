@@ -205,7 +205,7 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
         let own = flags.own_key()?;
         let (string, sent) = flags.local_endpoint(&own)?;
         let string = flags.string_for(string, sent);
-        return print(&told(&string, ROOT_POLICY, flags.common.output));
+        return print(&rendered(&string, ROOT_POLICY, flags.common.output));
     };
     let sent = match flags.common.names_data_dir() {
         true => flags.local_endpoint(&flags.common.own()?)?.1,
@@ -218,7 +218,7 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
         let string =
             ConnectionString::of_key(sent.endpoint.clone(), &keys.policy.name, key.reveal());
         let string = flags.string_for(string, sent.clone());
-        session.out.print(&told(&string, &keys.policy.name, flags.common.output))?;
+        session.out.print(&rendered(&string, &keys.policy.name, flags.common.output))?;
         session.note_end_of_anonymous_access();
         Ok(())
     })
@@ -261,7 +261,7 @@ impl ConnectionStringFlags {
     }
 }
 
-fn told(string: &ConnectionString, policy: &str, output: Output) -> String {
+fn rendered(string: &ConnectionString, policy: &str, output: Output) -> String {
     let text = string.reveal();
     if output == Output::Table {
         return format!("{text}\n");

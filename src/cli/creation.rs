@@ -39,7 +39,7 @@ impl Creation<'_> {
         match there.await {
             Ok(described) if if_not_exists => {
                 let change = format!("change it with `peeklock {kind} update {path}`");
-                tell_differing(session, named, &change).await;
+                print_differences(session, named, &change).await;
                 Ok((described, "already exists"))
             }
             Ok(_) => Err(Failure::from(error).hint(&format!(
@@ -58,7 +58,7 @@ impl Creation<'_> {
 }
 
 /// Prints the differences and the command that would remove them. Does not change the entity.
-pub async fn tell_differing(
+pub async fn print_differences(
     session: &CommandConnection,
     named: impl Into<Declaration>,
     way_out: &str,

@@ -48,20 +48,20 @@ impl Interrupt {
     pub fn listen() -> std::io::Result<Self> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let (tell, told) = watch::channel(false);
+        let (sender, receiver) = watch::channel(false);
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                 }
-                if tell.send_replace(true) {
+                if sender.send_replace(true) {
                     // The broker releases the command's locks.
                     std::process::exit(INTERRUPTED.into());
                 }
             }
         });
-        Ok(Self(told))
+        Ok(Self(receiver))
     }
 
     /// Whether the command was interrupted.
@@ -71,8 +71,8 @@ impl Interrupt {
 
     /// Waits until the command is interrupted.
     pub async fn hit(&self) {
-        let mut told = self.0.clone();
-        if told.wait_for(|is_set| *is_set).await.is_err() {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|is_set| *is_set).await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -36,7 +36,7 @@ pub struct ForwardFlags {
 /// Forwarding from an entity to a destination.
 struct ForwardingPath {
     from: String,
-    what: &'static str,
+    kind: &'static str,
     to: String,
     counts: Counts,
 }
@@ -78,7 +78,7 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
                 for way in ways {
                     table.row(vec![
                         Cell::Text(way.from),
-                        Cell::Text(way.what.to_owned()),
+                        Cell::Text(way.kind.to_owned()),
                         Cell::Text(way.to),
                         Cell::Number(way.counts.transfer),
                         Cell::Alarm(way.counts.transfer_dead_letter),
@@ -93,7 +93,7 @@ pub fn run(flags: &ForwardFlags) -> Result<(), Failure> {
         for way in ways {
             let object = serde_json::json!({
                 "from": way.from,
-                "what": if way.what == "messages" { "messages" } else { "deadLetters" },
+                "what": if way.kind == "messages" { "messages" } else { "deadLetters" },
                 "to": way.to,
                 "transferMessageCount": way.counts.transfer,
                 "transferDeadLetterMessageCount": way.counts.transfer_dead_letter,
@@ -114,9 +114,9 @@ fn add(
     to: [(&'static str, Option<Box<str>>); 2],
     counts: Counts,
 ) {
-    for (what, to) in to {
+    for (kind, to) in to {
         if let Some(to) = to {
-            ways.push(ForwardingPath { from: from.to_owned(), what, to: to.into(), counts });
+            ways.push(ForwardingPath { from: from.to_owned(), kind, to: to.into(), counts });
         }
     }
 }

@@ -104,8 +104,8 @@ impl HealthFlags {
         }
         let data_dir = self.data_dir.as_deref().unwrap_or(Path::new(DEFAULT_DATA_DIR));
         let file = data_dir.join(HTTP_URL_FILE);
-        let told = match fs::read_to_string(&file) {
-            Ok(told) => told,
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             // If the file exists but cannot be read, another broker may have the default address.
             Err(error) => {
@@ -117,11 +117,11 @@ impl HealthFlags {
                 return Err(Failure::usage(text).hint(hint));
             }
         };
-        let mut told = told.split_whitespace().map(str::to_owned);
-        let url = told.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let mut text = text.split_whitespace().map(str::to_owned);
+        let url = text.next().unwrap_or_else(|| DEFAULT_URL.to_owned());
         let authority = TlsSection::authority(data_dir).authority_file();
         Ok(HealthTarget {
-            name: told.next(),
+            name: text.next(),
             authorities: authority.exists().then_some(authority).into_iter().collect(),
             ..of_url(&url, HTTP_URL_FILE, place::HTTP)
         })

@@ -141,7 +141,7 @@ async fn peek(flags: &PeekFlags, session: &CommandConnection) -> Result<(), Fail
     let count = if form.is_some() { count } else { count.min(ROWS_MAX) };
     let mut table = table(session.out.colours);
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Long));
-    let bar = Bar::beside_output("peeking");
+    let bar = Bar::for_file_output("peeking");
     let from = SequenceNumber(flags.from);
     let mut browse = Browse { session: flags.session.as_deref(), ..Browse::new(&receiver, from) };
     let (mut shown, mut next, mut is_cut, mut is_more) = (0, 0, false, false);

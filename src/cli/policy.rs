@@ -166,7 +166,7 @@ fn names(rights: Rights) -> String {
 }
 
 /// Prints the keys in the requested format.
-fn tell_keys(
+fn print_keys(
     keys: &PolicyKeys,
     common: &Common,
     session: &CommandConnection,

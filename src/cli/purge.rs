@@ -196,7 +196,7 @@ pub fn subscription(flags: &SubscriptionPurgeFlags) -> Result<(), Failure> {
         let entity = flags.of.path();
         let path = if flags.dead_letter { dead_letter_path(&entity) } else { entity.clone() };
         let asks = if flags.yes { Confirmation::No } else { Confirmation::Yes };
-        let what = Purge { kind: Kind::Subscription, entity, path, asks };
-        purge(session, &what, flags.common.output).await
+        let request = Purge { kind: Kind::Subscription, entity, path, asks };
+        purge(session, &request, flags.common.output).await
     })
 }

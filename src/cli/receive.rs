@@ -406,7 +406,7 @@ async fn work(
     };
     // A received-and-deleted message is lost if it cannot be written, so one is taken at a time.
     let batch_max = if flags.mode == Mode::ReceiveAndDelete { 1 } else { BATCH };
-    let bar = Bar::beside_output("receiving");
+    let bar = Bar::for_file_output("receiving");
     while progress.written < count && progress.end == End::Done {
         let left = u32::try_from(count - progress.written).unwrap_or(u32::MAX);
         let stop = session.interrupt.hit();

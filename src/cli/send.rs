@@ -201,9 +201,9 @@ async fn send(
     let sender = session.client.sender(&flags.queue)?.with_in_flight_max(in_flight_max);
     let mut report = Report::new(session.out, flags.common.output, feed.names_lines());
     // A progress bar must not mix with typed input or printed results on the same terminal.
-    let is_beside =
+    let shares_terminal =
         feed.is_typed() || (session.out.is_terminal && flags.common.output == Output::Ndjson);
-    let bar = if is_beside { Bar::hidden() } else { Bar::new("sending", feed.total()) };
+    let bar = if shares_terminal { Bar::hidden() } else { Bar::new("sending", feed.total()) };
     let mut pace = flags.rate.map(Pace::new);
     let mut under_way = FuturesOrdered::new();
     let mut overdue = std::pin::pin!(session.overdue());

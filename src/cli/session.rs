@@ -205,8 +205,8 @@ fn show(flags: &ShowFlags) -> Result<(), Failure> {
         let Place { queue, id } = &flags.place;
         match (&state, flags.common.output) {
             (_, Output::Json | Output::Ndjson) => {
-                let told = session_state_to_json(id, state.as_ref());
-                session.out.print(&format!("{}\n", json(&told)))?;
+                let object = session_state_to_json(id, state.as_ref());
+                session.out.print(&format!("{}\n", json(&object)))?;
             }
             (None, Output::Table) => note(&format!("session `{id}` of `{queue}` has no state")),
             (Some(state), _) if flags.raw => drop(session.out.write(state)?),

@@ -379,13 +379,13 @@ fn draw(
 /// A reading as a line of JSON: a list for each shown kind. Counts that a kind does not have are
 /// left out; unknown rates are null.
 fn snapshot(session: &CommandConnection, kinds: &[Kind], rows: &[Row]) -> String {
-    let mut told = serde_json::Map::new();
-    told.insert("at".to_owned(), session.client.now().to_string().into());
+    let mut object = serde_json::Map::new();
+    object.insert("at".to_owned(), session.client.now().to_string().into());
     for kind in kinds {
         let of_kind = rows.iter().filter(|row| row.kind == *kind).map(entry).collect();
-        told.insert(kind.plural().to_owned(), serde_json::Value::Array(of_kind));
+        object.insert(kind.plural().to_owned(), serde_json::Value::Array(of_kind));
     }
-    format!("{}\n", json(&serde_json::Value::Object(told).to_string()))
+    format!("{}\n", json(&serde_json::Value::Object(object).to_string()))
 }
 
 fn entry(row: &Row) -> serde_json::Value {

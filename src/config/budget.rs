@@ -75,7 +75,7 @@ const TLS_BYTES: u64 = 100 << 10;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
     /// Name of the row in docs/reference/security.md.
-    pub what: &'static str,
+    pub name: &'static str,
     /// The setting that lowers it; none if it is fixed.
     pub setting: Option<&'static str>,
     /// Memory that all clients share.
@@ -86,19 +86,19 @@ pub struct Row {
 
 impl Row {
     /// Shared memory without a setting.
-    const fn fixed(what: &'static str, bytes: u64) -> Self {
-        Self { what, setting: None, shared_bytes: bytes, connection_bytes: 0 }
+    const fn fixed(name: &'static str, bytes: u64) -> Self {
+        Self { name, setting: None, shared_bytes: bytes, connection_bytes: 0 }
     }
 
     /// Shared memory with a setting.
-    const fn shared(what: &'static str, setting: &'static str, bytes: u64) -> Self {
-        Self { what, setting: Some(setting), shared_bytes: bytes, connection_bytes: 0 }
+    const fn shared(name: &'static str, setting: &'static str, bytes: u64) -> Self {
+        Self { name, setting: Some(setting), shared_bytes: bytes, connection_bytes: 0 }
     }
 
     /// Memory of `count` connections, each with `bytes`.
-    fn each(what: &'static str, setting: &'static str, (count, bytes): (u64, u64)) -> Self {
+    fn each(name: &'static str, setting: &'static str, (count, bytes): (u64, u64)) -> Self {
         let setting = Some(setting);
-        Self { what, setting, shared_bytes: 0, connection_bytes: count.saturating_mul(bytes) }
+        Self { name, setting, shared_bytes: 0, connection_bytes: count.saturating_mul(bytes) }
     }
 
     /// Adds the memory of `count` connections, each with `bytes`.
@@ -115,14 +115,14 @@ impl Row {
 /// Describes the largest `count` rows that have a setting, such as
 /// `limits.broker_inbound_bytes_max: 256 MiB for incoming commands`.
 pub fn largest(rows: &[Row], count: usize, bytes: impl Fn(&Row) -> u64) -> String {
-    let lowered = rows.iter().filter_map(|row| Some((bytes(row), row.setting?, row.what)));
+    let lowered = rows.iter().filter_map(|row| Some((bytes(row), row.setting?, row.name)));
     let mut sized: Vec<(u64, &str, &str)> = lowered.collect();
     sized.sort_by_key(|(bytes, ..)| Reverse(*bytes));
-    let told = sized
+    let described = sized
         .into_iter()
         .take(count)
-        .map(|(bytes, setting, what)| format!("{setting}: {} MiB for {what}", bytes >> 20));
-    told.collect::<Vec<_>>().join("; ")
+        .map(|(bytes, setting, name)| format!("{setting}: {} MiB for {name}", bytes >> 20));
+    described.collect::<Vec<_>>().join("; ")
 }
 
 /// Total of the rows.

@@ -155,7 +155,7 @@ mod tests {
     /// ADM-60: templates set `CONFIG_PATH` to a path of the host. If no file is there, the mounted
     /// file is read, with a note. A named file and an existing file take precedence.
     #[test]
-    fn the_mounted_file_is_read_where_the_variable_leads_nowhere() {
+    fn mounted_file_is_read_if_the_variable_names_no_file() {
         let (mounted, there) = (Path::new("/proc/self/status"), Path::new("/proc/self/stat"));
         let absent = Path::new("/absent/Config.json");
         for (named, config, place, expected, answers) in [
@@ -178,7 +178,7 @@ mod tests {
 
     /// ADM-60: the administration port may be any port, including the port of `peeklock` commands.
     #[test]
-    fn the_port_of_administration_may_be_that_of_commands() {
+    fn administration_port_may_equal_the_command_port() {
         for (http_port, moved) in
             [(None, false), (Some(5_400), false), (Some(WEBSOCKET_PORT), true)]
         {

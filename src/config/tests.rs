@@ -43,7 +43,7 @@ fn defaults_are_valid_and_loopback() {
 /// LIS-03, TLS-03: a client has five seconds for its first bytes and for its handshake, unless
 /// another time is set.
 #[test]
-fn beginnings_have_five_seconds() {
+fn openings_have_five_seconds() {
     let config = load("beginnings", "").unwrap().config;
     let times = [config.gateway.opening_timeout, config.tls.handshake_timeout];
     assert_eq!(times, [TimeSpan::from_seconds(5); 2]);
@@ -171,7 +171,7 @@ fn lists_of_the_environment_have_either_form() {
 }
 
 #[test]
-fn unknown_keys_are_named_with_what_was_meant() {
+fn unknown_keys_are_reported_with_the_nearest_key() {
     let text = refusal("unknown", "[http]\nadress = \"127.0.0.1:1\"\n");
     assert!(text.starts_with("unknown key `http.adress` (set by "), "{text}");
     assert!(text.ends_with("unknown.toml); did you mean `http.address`?"), "{text}");
@@ -294,7 +294,7 @@ fn retries_are_declared() {
 /// DEC-02, DEC-03, DEC-04: an empty text removes a value, a property that is left out stays
 /// unnamed, and an invalid rule is refused with its key.
 #[test]
-fn what_is_left_out_is_not_named() {
+fn omitted_properties_are_unnamed() {
     let text = "[[queues]]\nname = \"a\"\nforward_to = \"\"\nuser_metadata = \"mine\"\n\
                 [[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"any\"\n\
                 [[topics.subscriptions]]\nname = \"none\"\nrules = []\n";
@@ -535,7 +535,7 @@ fn every_limit_has_a_range() {
 /// QUO-02: a collector gets gauges of all entities that the limits permit, including subscriptions,
 /// or of the number that is shown.
 #[test]
-fn a_collector_gets_gauges_of_all_entities_that_there_may_be() {
+fn collector_gets_gauges_of_all_permitted_entities() {
     let text = "[otlp]\nendpoint = \"http://127.0.0.1:4318\"\n[limits]\nentity_count_max = 7\n\
                 broker_subscription_count_max = 5\n[metrics]\nentities = ";
     for (shown, expected) in [("all", 12), ("top:3", 3), ("none", 0)] {

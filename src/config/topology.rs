@@ -232,7 +232,7 @@ mod tests {
 
     /// DEC-16: an error names the file, line, key and remedy.
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_file_line_and_key() {
         let rule = "[[topics]]\nname = \"t\"\n[[topics.subscriptions]]\nname = \"s\"\n\
                     [[topics.subscriptions.rules]]\nname = \"r\"\nfilter = true\nsql = \"a = 1\"\n";
         for (text, said) in [
@@ -261,7 +261,7 @@ mod tests {
     /// `unnamed_is_default` names it when it is read, so that an entity with another value is
     /// reset.
     #[test]
-    fn what_is_left_out_is_as_usual() {
+    fn omitted_properties_have_usual_values() {
         let settings = Settings::default();
         let unusual = QueueDescription {
             requires_duplicate_detection: true,
@@ -310,7 +310,7 @@ mod tests {
 
     /// DEC-16: an error of the broker begins with a key, whose line is known.
     #[test]
-    fn what_the_broker_refuses_has_its_line() {
+    fn rejections_of_the_broker_have_a_line() {
         let text = "[[queues]]\nname = \"a\"\n\n[[queues]]\nname = \"A\"\n";
         let file = TopologyFile::of_text(Path::new("t.toml"), text).unwrap();
         assert_eq!(file.place_of("queues[1]: twice"), "t.toml:5");

@@ -25,7 +25,7 @@ pub const HTTP_URL: &str = "http-url";
 pub const ONE_PORT: &str = "one-port";
 
 /// Writes both files, and removes one without content.
-pub fn tell(
+pub fn write_address_files(
     loaded: &Loaded,
     transports: &[Running],
     certificate: Option<&Certificate>,

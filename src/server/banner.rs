@@ -258,13 +258,13 @@ mod tests {
             let listeners = vec![Listener { name: listener.name, address: listener.address }];
             let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
             let (is_durable, is_new, colours) = (true, true, false);
-            let kept_in = Some(data_dir);
+            let store_dir = Some(data_dir);
             Banner {
                 listeners,
                 store,
                 is_durable,
                 data_dir,
-                store_dir: kept_in,
+                store_dir,
                 tls,
                 is_new,
                 requires_token: wants_token,

@@ -209,8 +209,8 @@ mod tests {
             ("127.0.0.1:5671", Some(&public), "bus.example.com:5671"),
             ("127.77.0.1:443", Some(&local), "127.77.0.1:443"),
         ] {
-            let told = endpoint(address.parse().unwrap(), certificate);
-            assert_eq!(told.to_string(), expected, "{address}");
+            let found = endpoint(address.parse().unwrap(), certificate);
+            assert_eq!(found.to_string(), expected, "{address}");
         }
     }
 

@@ -22,11 +22,11 @@ pub struct TimeExtension {
 
 impl TimeExtension {
     /// Reports the operation, and requests time for it.
-    pub fn during(what: &'static str) -> Self {
+    pub fn during(activity: &'static str) -> Self {
         if !is_supervised() {
             return Self { _end: None };
         }
-        Self::asking(EXTENSION_INTERVAL, move || notify::status(what, EXTENSION))
+        Self::asking(EXTENSION_INTERVAL, move || notify::status(activity, EXTENSION))
     }
 
     /// Requests time immediately, and again after each `again`.
@@ -129,9 +129,9 @@ mod notify {
         }
     }
 
-    pub(super) fn status(what: &str, more: Duration) {
+    pub(super) fn status(activity: &str, more: Duration) {
         let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
-        send(&[NotifyState::Status(what), NotifyState::ExtendTimeoutUsec(more)]);
+        send(&[NotifyState::Status(activity), NotifyState::ExtendTimeoutUsec(more)]);
     }
 
     pub(super) fn ready() {

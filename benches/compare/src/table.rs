@@ -125,7 +125,7 @@ fn sorted(
     load: Load,
     figure: impl Fn(&Figures) -> f64,
 ) -> Vec<f64> {
-    let of = rounds.iter().filter(|(who, what, _)| (*who, *what) == (contender, load));
+    let of = rounds.iter().filter(|(product, workload, _)| (*product, *workload) == (contender, load));
     let mut figures: Vec<f64> = of.map(|(_, _, figures)| figure(figures)).collect();
     figures.sort_by(f64::total_cmp);
     figures

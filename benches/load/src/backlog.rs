@@ -9,7 +9,7 @@ pub mod halves;
 use indicatif::ProgressBar;
 
 use super::BenchError;
-use super::messages::{Crowd, Who};
+use super::messages::{Crowd, Participants};
 use super::plan::Plan;
 use super::process::Process;
 use super::report::Report;
@@ -25,10 +25,10 @@ pub async fn run(
     let resident = || target.process().and_then(Process::resident_bytes_max);
     let crowd = Crowd::gather(plan, target).await?;
     bar.set_message("sent");
-    let fill = crowd.phase(bar, Who::Senders, plan.messages).await?;
+    let fill = crowd.phase(bar, Participants::Senders, plan.messages).await?;
     let filled = resident();
     bar.set_message("drained");
-    let drain = crowd.phase(bar, Who::Receivers, plan.messages).await?;
+    let drain = crowd.phase(bar, Participants::Receivers, plan.messages).await?;
     crowd.disperse().await?;
 
     report.count("sent", "sent with acknowledgement", fill.sent);
@@ -40,7 +40,7 @@ pub async fn run(
     let drained = report.rate("drained_per_second", label, plan.messages, drain.elapsed);
     report.ratio("drained_to_sent", "drained / sent", drained / sent);
     report.latency("send_latency", "send to acknowledgement", fill.send.summary());
-    report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());
+    report.text("cpu_of", "CPU and memory of", target.measured_process().to_owned());
     let label = "CPU, million sent";
     report.cpu_per_million("cpu_seconds_per_million_sent", label, plan.messages, fill.cpu);
     let label = "CPU, million drained";

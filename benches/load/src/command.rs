@@ -245,7 +245,7 @@ fn runtime(threads: usize) -> io::Result<Runtime> {
 
 /// A progress bar for counted units: only on a terminal, on standard error.
 fn bar(plan: &Plan) -> ProgressBar {
-    let (all, what) = match plan.load {
+    let (all, unit) = match plan.load {
         Load::Queues => (plan.count, "queues"),
         Load::Connections => (plan.count, "connections"),
         Load::Latency
@@ -268,7 +268,7 @@ fn bar(plan: &Plan) -> ProgressBar {
         "{prefix} [{bar:24}] {human_pos:>11} of {human_len:11} {per_sec:>14} {eta:>4} {msg}";
     let style = ProgressStyle::with_template(template);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    bar.set_prefix(what);
+    bar.set_prefix(unit);
     bar
 }
 

@@ -57,7 +57,7 @@ pub async fn run(
     report.count("opened", "connections opened", opened);
     report.seconds("elapsed_seconds", "took", elapsed);
     report.rate("connections_per_second", "connections", plan.count, elapsed);
-    report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());
+    report.text("cpu_of", "CPU and memory of", target.measured_process().to_owned());
     report.bytes_if_known("resident_bytes_grown", "resident for them", grown);
     let each = grown.map(|grown| grown / plan.count);
     report.bytes_if_known("resident_bytes_per_connection", "resident for each", each);

@@ -103,7 +103,7 @@ impl SyncFloor {
     }
 
     /// Adds the results to the report.
-    pub fn told(&self, report: &mut Report) {
+    pub fn report_to(&self, report: &mut Report) {
         report.bytes("floor_bytes", "floor: bytes per send", self.bytes.len() as u64);
         report.latency("floor_sync_latency", "floor: written and synced", self.took.summary());
     }

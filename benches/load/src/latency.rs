@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_and_steps_are_those_of_what_was_recorded() {
+    fn summary_has_percentiles_and_steps_of_recorded_times() {
         let (latencies, others) = (Latencies::new(), Latencies::new());
         for microseconds in 1..=900 {
             latencies.record(Duration::from_micros(microseconds));

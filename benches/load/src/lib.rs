@@ -213,7 +213,7 @@ async fn over_target(
     bar: &ProgressBar,
 ) -> Result<Report, BenchError> {
     let mut report = Report::default();
-    plan.told(&mut report);
+    plan.report_to(&mut report);
     let floor = match plan.floor {
         true => Some(SyncFloor::of(&target.place("floor"), plan.body_bytes).await?),
         false => None,
@@ -234,7 +234,7 @@ async fn over_target(
     }
     if let Some(mut floor) = floor {
         floor.again()?;
-        floor.told(&mut report);
+        floor.report_to(&mut report);
     }
     Ok(report)
 }

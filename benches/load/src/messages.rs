@@ -48,7 +48,7 @@ pub struct Run {
 
 /// The clients that work in a phase of a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum Participants {
     Senders,
     Receivers,
     Both,
@@ -88,10 +88,10 @@ pub async fn run(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let crowd = Crowd::gather(plan, target).await?;
-    crowd.phase(bar, Who::Both, (plan.messages / 10).clamp(1, WARM_MAX)).await?;
-    let phase = crowd.phase(bar, Who::Both, plan.messages).await?;
+    crowd.phase(bar, Participants::Both, (plan.messages / 10).clamp(1, WARM_MAX)).await?;
+    let phase = crowd.phase(bar, Participants::Both, plan.messages).await?;
     crowd.disperse().await?;
-    phase.told(plan, target, report);
+    phase.report_to(plan, target, report);
     Ok(())
 }
 
@@ -231,7 +231,7 @@ impl<'a> Crowd<'a> {
     pub async fn phase(
         &self,
         bar: &ProgressBar,
-        who: Who,
+        participants: Participants,
         messages: u64,
     ) -> Result<Phase, BenchError> {
         let deliveries = self.deliveries(messages);
@@ -242,7 +242,7 @@ impl<'a> Crowd<'a> {
         let (cpu_before, load_before) = (cpu(), Process::own().cpu());
         let started = Instant::now();
         let mut working = JoinSet::new();
-        if who != Who::Senders {
+        if participants != Participants::Senders {
             for (client, path) in self.receivers_of_sources() {
                 let took = Arc::new(Latencies::new());
                 end_to_end.push(Arc::clone(&took));
@@ -250,21 +250,21 @@ impl<'a> Crowd<'a> {
                 working.spawn(async move { client.receive(&path, run, took).await });
             }
         }
-        if who != Who::Receivers {
+        if participants != Participants::Receivers {
             for client in &self.senders {
                 let took = Arc::new(Latencies::new());
                 send.push(Arc::clone(&took));
                 working.spawn(client.clone().send(Arc::clone(&run), took));
             }
         }
-        let counter = if who == Who::Senders { &run.sent } else { &run.received };
+        let counter = if participants == Participants::Senders { &run.sent } else { &run.received };
         let work = async {
             while let Some(done) = working.join_next().await {
                 done.map_err(|error| BenchError::Served(error.to_string()))??;
             }
             Ok(())
         };
-        let all = if who == Who::Senders { messages } else { deliveries };
+        let all = if participants == Participants::Senders { messages } else { deliveries };
         watched(bar, all, || counter.load(Ordering::Relaxed), work).await?;
         let elapsed = started.elapsed();
         let used =
@@ -279,7 +279,7 @@ impl<'a> Crowd<'a> {
             received: run.received.load(Ordering::Relaxed),
             redelivered: run.redelivered.load(Ordering::Relaxed),
         };
-        if who != Who::Senders {
+        if participants != Participants::Senders {
             // Messages that were received and not completed would still be in the queue.
             for source in &self.sources {
                 let left = self.admin.messages_in(source).await?;
@@ -319,7 +319,7 @@ fn merged(parts: &[Arc<Latencies>]) -> Latencies {
 }
 
 impl Phase {
-    fn told(&self, plan: &Plan, target: &Target, report: &mut Report) {
+    fn report_to(&self, plan: &Plan, target: &Target, report: &mut Report) {
         report.count("sent", "sent with acknowledgement", self.sent);
         report.count("received", "received under lock", self.received);
         // The queue is empty afterwards; a run with remaining messages has no report.
@@ -329,13 +329,13 @@ impl Phase {
         report.rate("messages_per_second", "messages", plan.messages, self.elapsed);
         report.latency("send_latency", "send to acknowledgement", self.send.summary());
         report.latency("end_to_end_latency", "send to delivery", self.end_to_end.summary());
-        self.told_cpu(plan, target, report);
+        self.report_cpu_to(plan, target, report);
         let resident = target.process().and_then(Process::resident_bytes_max);
         report.bytes_if_known("resident_bytes_max", "peak resident memory", resident);
     }
 
-    pub fn told_cpu(&self, plan: &Plan, target: &Target, report: &mut Report) {
-        report.text("cpu_of", "CPU and memory of", target.of_whom().to_owned());
+    pub fn report_cpu_to(&self, plan: &Plan, target: &Target, report: &mut Report) {
+        report.text("cpu_of", "CPU and memory of", target.measured_process().to_owned());
         let label = "CPU, million messages";
         report.cpu_per_million("cpu_seconds_per_million", label, plan.messages, self.cpu);
         if target.process() != Some(Process::own()) {

@@ -159,7 +159,7 @@ impl Plan {
     }
 
     /// Adds the parameters to the report.
-    pub fn told(&self, report: &mut Report) {
+    pub fn report_to(&self, report: &mut Report) {
         report.text("load", "load", self.load.name());
         report.text("over", "over", self.over.name());
         let durability = match self.is_durable() {

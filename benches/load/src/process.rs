@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_process_that_is_not_there_nothing_is_told() {
+    fn absent_process_has_no_figures() {
         let nobody = Process::new(u32::MAX);
         assert!(nobody.cpu().is_none() && nobody.resident_bytes().is_none());
     }

@@ -82,7 +82,7 @@ impl Target {
 
     /// Connects a new client.
     pub async fn connect(&self, over: Over) -> Result<Client, BenchError> {
-        let beside;
+        let websocket_url;
         let [websocket, http, amqp] = match &self.kind {
             Kind::InProcess(broker) => {
                 return Ok(Client::in_process(broker));
@@ -90,8 +90,8 @@ impl Target {
             Kind::Served(served) => [&served.urls.websocket, &served.urls.http, &served.urls.amqp],
             Kind::Running(url) => {
                 let amqp = Place::parse(url, place::AMQP);
-                beside = amqp.map_or_else(|| url.clone(), |amqp| amqp.url(place::WEBSOCKET));
-                [&beside, url, url]
+                websocket_url = amqp.map_or_else(|| url.clone(), |amqp| amqp.url(place::WEBSOCKET));
+                [&websocket_url, url, url]
             }
         };
         let tls = &self.tls;
@@ -113,7 +113,7 @@ impl Target {
     }
 
     /// The name of the process whose CPU and memory are reported.
-    pub const fn of_whom(&self) -> &'static str {
+    pub const fn measured_process(&self) -> &'static str {
         match &self.kind {
             Kind::Served(_) => "broker",
             Kind::Running(_) => "unknown: the broker was not started by this command",

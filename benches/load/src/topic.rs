@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 use super::BenchError;
-use super::messages::{Crowd, Phase, Who};
+use super::messages::{Crowd, Participants, Phase};
 use super::plan::{Over, Plan};
 use super::process::Process;
 use super::report::{self, Report};
@@ -27,21 +27,21 @@ pub async fn run(
     // Takes about as long as the load itself.
     let to_queue = plan.messages.saturating_mul(plan.subscriptions as u64 / 2).max(plan.messages);
     let crowd = Crowd::gather(plan, target).await?;
-    crowd.phase(bar, Who::Both, warm(to_queue)).await?;
-    let queue = crowd.phase(bar, Who::Both, to_queue).await?;
+    crowd.phase(bar, Participants::Both, warm(to_queue)).await?;
+    let queue = crowd.phase(bar, Participants::Both, to_queue).await?;
     crowd.disperse().await?;
 
     let crowd = Crowd::gather_at_topic(plan, target).await?;
-    crowd.phase(bar, Who::Both, warm(plan.messages)).await?;
+    crowd.phase(bar, Participants::Both, warm(plan.messages)).await?;
     // Linux counts socket output as file output if one call writes several pieces, as AMQP does.
     let process = target.process().filter(|_| plan.over != Over::Amqp);
     let written = || process.and_then(Process::written_bytes);
     let before = written();
-    let topic = crowd.phase(bar, Who::Both, plan.messages).await?;
+    let topic = crowd.phase(bar, Participants::Both, plan.messages).await?;
     let bytes = written().zip(before).map(|(now, before)| now.saturating_sub(before));
     let deliveries = crowd.deliveries(plan.messages);
     crowd.disperse().await?;
-    told(plan, target, report, &Outcome { queue, to_queue, topic, deliveries, bytes });
+    report_outcome(plan, target, report, &Outcome { queue, to_queue, topic, deliveries, bytes });
     Ok(())
 }
 
@@ -58,7 +58,7 @@ struct Outcome {
     bytes: Option<u64>,
 }
 
-fn told(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
+fn report_outcome(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
     let Outcome { queue, to_queue, topic, deliveries, bytes } = outcome;
     report.count("subscriptions", "subscriptions", plan.subscriptions as u64);
     report.count("sent", "sent with acknowledgement", topic.sent);
@@ -77,7 +77,7 @@ fn told(plan: &Plan, target: &Target, report: &mut Report, outcome: &Outcome) {
     }
     report.latency("send_latency", "send to acknowledgement", topic.send.summary());
     report.latency("end_to_end_latency", "send to delivery", topic.end_to_end.summary());
-    topic.told_cpu(plan, target, report);
+    topic.report_cpu_to(plan, target, report);
     let resident = target.process().and_then(Process::resident_bytes_max);
     report.bytes_if_known("resident_bytes_max", "peak resident memory", resident);
 }

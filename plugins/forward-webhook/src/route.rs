@@ -101,7 +101,7 @@ impl WebhookRoute {
         };
         let request = match self.request(outgoing) {
             Ok(request) => request,
-            Err(what) => return refused(what),
+            Err(detail) => return refused(detail),
         };
         let time = self.target.timeout;
         let answer =

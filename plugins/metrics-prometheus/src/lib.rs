@@ -6,7 +6,7 @@
 //! that the page stays small. Deliberately absent: a listener; the HTTP transport serves the page
 //! at `/metrics`. `both` combines the recorder with another one.
 
-mod beside;
+mod both;
 mod gauges;
 mod recorder;
 

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use peeklock_core::Broker;
 use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gauges};
 
-use crate::beside::Both;
+use crate::both::Both;
 use crate::gauges::{BrokerState, EntityGauges};
 
 /// Interval at which samples are sorted into buckets, so that they do not accumulate without

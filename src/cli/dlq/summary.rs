@@ -157,8 +157,8 @@ fn object(path: &str, summary: &Summary) -> String {
         })
     };
     let reasons: Vec<_> = summary.groups().into_iter().map(group).collect();
-    let told = json!({
+    let object = json!({
         "path": path, "total": summary.total, "reasons": reasons, "otherReasons": summary.others,
     });
-    format!("{}\n", escaped(&told.to_string()))
+    format!("{}\n", escaped(&object.to_string()))
 }

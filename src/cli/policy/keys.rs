@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::super::Failure;
 use super::super::connect::{Common, Patience};
-use super::{Named, tell_keys};
+use super::{Named, print_keys};
 
 pub const HELP: &str = concat!(
     "\
@@ -33,6 +33,6 @@ pub fn run(flags: &KeysFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let Named { name, owner } = &flags.named;
         let keys = session.client.admin().policy_keys(owner.path(), name).await?;
-        tell_keys(&keys, &flags.common, session)
+        print_keys(&keys, &flags.common, session)
     })
 }

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::super::Failure;
 use super::super::connect::{Common, Patience};
-use super::{KeyFlag, Named, tell_keys};
+use super::{KeyFlag, Named, print_keys};
 
 pub const HELP: &str = concat!(
     "\
@@ -36,6 +36,6 @@ pub fn run(flags: &RegenerateFlags) -> Result<(), Failure> {
         let Named { name, owner } = &flags.named;
         let admin = session.client.admin();
         let keys = admin.regenerate_key(owner.path(), name, flags.key.which(), None).await?;
-        tell_keys(&keys, &flags.common, session)
+        print_keys(&keys, &flags.common, session)
     })
 }

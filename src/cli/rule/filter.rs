@@ -200,7 +200,7 @@ mod tests {
 
     /// TOP-14, TOP-18, SQL-14
     #[test]
-    fn a_filter_is_what_the_flags_say() {
+    fn filter_follows_from_the_flags() {
         check(&[], "every message");
         check(&["--all"], "every message");
         check(&["--none"], "no message");

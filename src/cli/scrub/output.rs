@@ -79,13 +79,13 @@ fn row(finding: &Finding) -> [String; 5] {
     let bytes = if finding.bytes == 0 { "-".to_owned() } else { finding.bytes.to_string() };
     let mut what = finding.description.clone();
     if let Some(frames) = finding.frames {
-        let told = match (frames.readable_record_count, frames.are_all_readable) {
+        let readable = match (frames.readable_record_count, frames.are_all_readable) {
             (0, true) => "; no records are in these places".to_owned(),
             (0, false) => "; the records in these places cannot be determined".to_owned(),
             (count, true) => format!("; {count} records, all identified"),
             (count, false) => format!("; {count} records identified, others not"),
         };
-        what.push_str(&told);
+        what.push_str(&readable);
     }
     let offset = finding.offset.to_string();
     [finding.file.clone(), offset, bytes, severity(finding.severity()).to_owned(), what]

@@ -43,13 +43,13 @@ mod tests {
         let mut lost = UnknownRun::new("line", "lines");
         assert_eq!(lost.take(CONNECTION_LOST), None);
         lost.add(7);
-        let told = lost.take(CONNECTION_LOST).unwrap();
-        assert_eq!(told, "line 7: the connection was lost; may have been stored");
+        let text = lost.take(CONNECTION_LOST).unwrap();
+        assert_eq!(text, "line 7: the connection was lost; may have been stored");
         for place in 8..=263 {
             lost.add(place);
         }
-        let told = lost.take(CONNECTION_LOST).unwrap();
-        assert_eq!(told, "lines 8 to 263: the connection was lost; may have been stored");
+        let text = lost.take(CONNECTION_LOST).unwrap();
+        assert_eq!(text, "lines 8 to 263: the connection was lost; may have been stored");
         assert_eq!(lost.take(CONNECTION_LOST), None);
     }
 }

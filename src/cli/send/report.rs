@@ -194,7 +194,7 @@ impl Report {
         match self.unprinted_count {
             0 => {}
             1 => note("and 1 more failure"),
-            untold => note(&format!("and {untold} more failures")),
+            omitted => note(&format!("and {omitted} more failures")),
         }
         if self.names_lines && self.is_stopped && self.last_taken > 0 {
             note(&format!("stopped: nothing after line {} was sent", self.last_taken));

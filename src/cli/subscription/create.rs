@@ -9,7 +9,7 @@ use peeklock::websocket::client::subscription_to_json;
 
 use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::creation::tell_differing;
+use super::super::creation::print_differences;
 use super::super::properties::Properties;
 use super::super::rule::FilterFlags;
 use super::super::terminal::{line, object};
@@ -70,7 +70,7 @@ pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
                     "change it with `peeklock subscription update {topic} {name}` and `peeklock \
                      rule`"
                 );
-                tell_differing(session, named, &change).await;
+                print_differences(session, named, &change).await;
                 (described, "already exists")
             }
             Err(error) if error.condition() == Condition::EntityAlreadyExists => {

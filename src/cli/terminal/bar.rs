@@ -18,7 +18,7 @@ pub struct Bar(ProgressBar);
 
 impl Bar {
     /// Creates a bar for `total` items, or for an unknown number.
-    pub fn new(what: &'static str, total: Option<u64>) -> Self {
+    pub fn new(label: &'static str, total: Option<u64>) -> Self {
         // A bar for less than two items would only flicker.
         let is_short = total.is_some_and(|total| total < 2);
         if is_short || !io::stderr().is_terminal() {
@@ -29,17 +29,17 @@ impl Bar {
         let style = ProgressStyle::with_template(template);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.with_key("rate", rate).progress_chars("=> "));
-        bar.set_message(what);
+        bar.set_message(label);
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
     }
 
     /// Creates a bar for a command that writes to standard output. It is shown only if the output
     /// is a file; a terminal would mix both, and so might the reader of a pipe.
-    pub fn beside_output(what: &'static str) -> Self {
+    pub fn for_file_output(label: &'static str) -> Self {
         let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
         let is_file = file.and_then(|file| file.metadata()).is_ok_and(|meta| meta.is_file());
-        if is_file { Self::new(what, None) } else { Self::hidden() }
+        if is_file { Self::new(label, None) } else { Self::hidden() }
     }
 
     /// Creates a bar that is never shown.

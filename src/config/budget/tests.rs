@@ -41,7 +41,7 @@ fn each_row_of_the_table_is_in_a_sum() {
     let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
     let rows: BTreeSet<&str> = rows.map(|row| row.split('|').nth(1).unwrap().trim()).collect();
     let budget = budget_of_all("budget-table");
-    let summed: BTreeSet<&str> = budget.iter().map(|row| row.what).chain(KEPT).collect();
+    let summed: BTreeSet<&str> = budget.iter().map(|row| row.name).chain(KEPT).collect();
     assert_eq!(rows, summed);
 }
 
@@ -50,7 +50,7 @@ fn each_row_of_the_table_is_in_a_sum() {
 #[test]
 fn each_row_of_the_sum_has_its_size() {
     let budget = budget_of_all("budget-size");
-    let kibibytes = |row: &Row| (row.what, row.shared_bytes >> 10, row.connection_bytes >> 10);
+    let kibibytes = |row: &Row| (row.name, row.shared_bytes >> 10, row.connection_bytes >> 10);
     let found: Vec<_> = budget.iter().map(kibibytes).collect();
     let expected = [
         ("incoming commands", 262_144, 0),
@@ -94,13 +94,13 @@ fn each_row_of_the_sum_has_its_size() {
         "TLS handshakes",
         "TLS connections",
     ];
-    let nothing = off.iter().filter(|row| row.bytes() == 0).map(|row| row.what);
+    let nothing = off.iter().filter(|row| row.bytes() == 0).map(|row| row.name);
     assert_eq!(nothing.collect::<Vec<_>>(), without, "what is off takes nothing");
 }
 
 /// DESIGN D6: the largest rows are listed with the settings that lower them.
 #[test]
-fn the_largest_rows_are_told_with_their_settings() {
+fn largest_rows_are_listed_with_their_settings() {
     let budget = budget_of_all("budget-largest");
     assert_eq!(
         largest(&budget, 2, |row| row.shared_bytes),
@@ -131,7 +131,7 @@ fn the_memory_of_either_store_is_in_the_sum() {
 
 /// DESIGN D6: the documented sizes of entity content and of locked messages are correct.
 #[test]
-fn what_entities_may_keep_is_as_it_is_told() {
+fn documented_entity_memory_is_correct() {
     let Loaded { mut config, .. } = load("sum-kept", "").unwrap();
     let gibibytes = |bytes: u64| (bytes + (1 << 29)) >> 30;
     let kept_bytes = config.kept_bytes();
@@ -156,7 +156,7 @@ fn what_entities_may_keep_is_as_it_is_told() {
 /// DESIGN D6: the messages that the broker loads for itself are in the sum. At least one message of
 /// the largest size always passes.
 #[test]
-fn what_the_broker_loads_is_in_the_sum() {
+fn loaded_messages_are_in_the_sum() {
     let Loaded { mut config, .. } = load("sum-loaded", "").unwrap();
     let sums = [1, 100, 200].map(|mib: u64| {
         config.settings.limits.broker_loaded_bytes_max = mib << 20;

@@ -37,9 +37,9 @@ pub(super) async fn receive_pushed(
     }
     let concurrent_max = u32::try_from(run.window).unwrap_or(u32::MAX);
     let options = ConsumerOptions::at_once(concurrent_max).without_renewal();
-    let told = Arc::clone(&run);
+    let receiving = Arc::clone(&run);
     let handler = move |message: Delivery| {
-        told.received(message.body(), message.delivery_count(), &took);
+        receiving.received(message.body(), message.delivery_count(), &took);
         std::future::ready(Ok(()))
     };
     let consumer = client.consume(path, handler, options).await?;

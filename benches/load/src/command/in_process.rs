@@ -28,13 +28,13 @@ pub async fn run(
     interrupted: impl Future<Output = ()>,
 ) -> Result<Report, BenchError> {
     let mut report = Report::default();
-    plan.told(&mut report);
+    plan.report_to(&mut report);
     let work = async {
         let (cycle, place) = (shape(plan), plan.place.as_path());
         let progress = &|count: usize| bar.inc(count as u64);
         match plan.load {
             Load::Backlog => backlog(plan, &mut report).await?,
-            Load::Beside => besides(&beside::run(place, cycle, progress).await?, &mut report),
+            Load::Beside => report_beside(&beside::run(place, cycle, progress).await?, &mut report),
             Load::Scheduled => {
                 lateness(&due::run(place, Wait::Scheduled, cycle, progress).await?, &mut report);
             }
@@ -171,7 +171,7 @@ fn backlogs(messages: u64, fill: &Half, empty: &Half, segments: usize, report: &
     report.count("segment_files_left", "segment files left", segments as u64);
 }
 
-fn besides(result: &beside::Beside, report: &mut Report) {
+fn report_beside(result: &beside::Beside, report: &mut Report) {
     report.bytes("idle_bytes", "idle in another queue", result.idle_bytes);
     report.bytes("through_bytes", "bodies sent and completed", result.body_bytes);
     let written = ratio(result.written_bytes, result.body_bytes);

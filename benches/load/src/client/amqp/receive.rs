@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn body_and_failed_deliveries_of_what_the_broker_sends_are_read() {
+    fn body_and_delivery_count_of_a_delivery_are_read() {
         assert_eq!(read(&delivered("two coffees", 0)), Ok((0, &b"two coffees"[..])));
         assert_eq!(read(&delivered("", 3)), Ok((3, &b""[..])));
         let whole = delivered("two coffees", 300);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_counted_also_where_ids_go_round() {
+    fn accepted_deliveries_are_counted_across_wrapping_ids() {
         let accepted_all = answer(Some(DeliveryState::accepted()));
         let one = Disposition { last: None, ..accepted_all.clone() };
         assert!(matches!(accepted(accepted_all, Role::Receiver), Ok((u32::MAX, 4))));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_accepted_for_good_ends_the_load() {
+    fn unaccepted_completion_ends_the_load() {
         let full = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, "the queue is full");
         let rejected = answer(Some(DeliveryState::rejected(full.clone())));
         let refused = accepted(rejected, Role::Receiver);
