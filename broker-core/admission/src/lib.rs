@@ -33,7 +33,7 @@
 //! | loads | the longest waiter | none: half stays for messages that leave for no forwarder |
 //!
 //! A holder is slow when it passes less than its [`Pace`] allows: by default it may stand still for [`GRACE`], and must then
-//! pass 64 KiB per second, and all bytes that it holds in 8 seconds. A slow holder keeps its part while nobody waits.
+//! pass 64 KiB per second, and all bytes that it holds in 8 seconds. A slow holder keeps its part while no request waits.
 //!
 //! # Callers
 //!

@@ -62,13 +62,14 @@ impl Loads {
         Self { all: Part::new(bytes_max), of_forwarders: Part::new(bytes_max / 2) }
     }
 
-    /// Whether somebody waits for bytes of others. A waiter for the part of forwarders does not count.
+    /// Whether a waiter needs bytes of other holders. A waiter for the part of forwarders does not
+    /// count.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.all.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes room, if there is enough free and nobody waits.
+    /// Takes room if enough is free and no request waits.
     #[must_use]
     pub fn try_take(&self, bytes: u64, wanted: LoadedFor) -> Option<LoadRoom> {
         let of_forwarders = match wanted {
@@ -125,7 +126,7 @@ impl Part {
         u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).clamp(1, self.units_max)
     }
 
-    /// Takes room. A semaphore grants nothing while somebody waits: released units go to the waiter.
+    /// Takes room. A semaphore grants nothing while a request waits: released units go to the waiter.
     fn try_take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.room).try_acquire_many_owned(self.units(bytes)).ok()
     }

@@ -49,7 +49,7 @@ pub struct LongTurns<K> {
 
 /// The waiters.
 struct Waiting<K> {
-    /// Waiters with work that nobody has asked for.
+    /// Waiters whose work no client has requested.
     without_asker: VecDeque<Begin>,
     /// Waiters by asker, and the order of askers.
     asked: BTreeMap<K, VecDeque<Begin>>,
@@ -278,7 +278,7 @@ mod tests {
         });
     }
 
-    /// Without other work, long turns follow each other; a waiter that has ended keeps nobody waiting.
+    /// Without other work, long turns follow each other; a waiter that has ended delays no other.
     #[test]
     fn long_turns_follow_each_other_without_other_work() {
         run(async |turns, log| {

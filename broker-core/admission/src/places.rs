@@ -72,9 +72,10 @@ pub struct Place(Arc<Shared>);
 pub enum Newcomer {
     /// The authorizer does not know it, or has not been asked.
     Stranger,
-    /// The authorizer knows the client, at this address: by something that it has shown, or because everybody is let in.
+    /// The authorizer knows the client at this address: by its credentials, or because anonymous
+    /// clients have access.
     Known(Option<SocketAddr>),
-    /// It has shown something that not everybody has, such as a key, where others may hold places without one.
+    /// It has presented credentials such as a key, where other clients may hold places without any.
     ByKey,
 }
 

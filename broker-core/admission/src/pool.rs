@@ -1,7 +1,7 @@
-//! Pools: bytes that many connections share. Nobody keeps them because it came first.
+//! Pools: bytes that many connections share. No connection keeps them because it came first.
 //!
 //! ```text
-//!   try, wait ──enough free, and nobody with less waits──► granted
+//!   try, wait ──enough free, no smaller holder waits──► granted
 //!       │                                                    ▲
 //!       ▼                                                    │ handed over in that order
 //!   waiting: the smallest share first, then the smallest ────┤  (order.rs)
@@ -14,7 +14,7 @@
 //! would get them. An evicted share is slow ([`Pace`](crate::Pace)), or it waits itself for the rest of something and
 //! keeps the part that has arrived ([`Pool::of_parts`]).
 //!
-//! While nobody waits there is no order to keep, and bytes are taken and released without its lock.
+//! While no request waits there is no order to keep, and bytes are taken and released without its lock.
 
 mod eviction;
 mod free;
@@ -87,7 +87,7 @@ impl Pool {
         self.free.bytes()
     }
 
-    /// Whether somebody waits.
+    /// Whether a request waits.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.free.is_short()
@@ -135,7 +135,7 @@ impl Pool {
             }
             return true;
         }
-        // Unless somebody waits there are too few bytes.
+        // If no request waits, there are too few bytes.
         self.free.is_short() && self.in_order(|order| order.try_grant(share.map(Share::key), bytes))
     }
 

@@ -29,7 +29,8 @@ fn an_expanding_account_has_the_same_own_bound() {
     assert!(!account.try_take(1));
 }
 
-/// A client that takes its deliveries goes on, although others have used the pool up; released bytes wake a waiter.
+/// A client that reads its deliveries continues although others have exhausted the pool; released
+/// bytes wake a waiter.
 #[test]
 fn every_connection_has_a_free_part() {
     let shared = Pool::new(256 * KIB);

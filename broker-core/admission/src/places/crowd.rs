@@ -1,5 +1,5 @@
 //! Connections by the network of their clients. When all places are taken and none is idle, the network with most
-//! connections gives one up for a newcomer of a network with fewer. So nobody keeps all places with connections that look
+//! connections gives one up for a newcomer of a network with fewer. So no client keeps all places with connections that look
 //! busy, and a client with few connections loses none to a client with more. A connection with a key is not evicted, and
 //! gets the place of another without a key, of any network.
 
@@ -193,7 +193,7 @@ impl Member {
         self.occupant.set_asked_at(self.crowd.ms(Instant::now()));
     }
 
-    /// Records whether it has shown a good key, or anything else that not everybody has: then it is not evicted.
+    /// Records whether it has presented valid credentials, such as a key: then it is not evicted.
     pub fn shows_key(&self, is_good: bool) {
         if self.occupant.set_shows_key(is_good) == is_good {
             return;

@@ -1,7 +1,7 @@
-//! Free bytes of a pool, and bytes of a share: counted without a lock while nobody waits.
+//! Free bytes of a pool, and bytes of a share: counted without a lock while no request waits.
 //!
 //! A waiter first marks the pool as short, and then looks whether there is enough. A release first adds its bytes, and
-//! then looks whether the pool is short. One of the two sees the other, so nobody waits for bytes that are free.
+//! then looks whether the pool is short. One of the two sees the other, so no request waits for free bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 #[derive(Debug)]
 pub(super) struct Free {
     bytes: AtomicU64,
-    /// Whether somebody waits, or has been evicted and has not released its bytes yet: then the order decides.
+    /// Whether a request waits, or an evicted share has not released its bytes yet: then the order
+    /// decides.
     is_short: AtomicBool,
 }
 

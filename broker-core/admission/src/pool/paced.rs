@@ -79,7 +79,7 @@ impl PacedShare {
                 Look::Later(at) => ready!(self.timer.poll(at, context)),
             }
         };
-        // It wakes nobody after the wait.
+        // It wakes no task after the wait.
         self.timer = Timer::default();
         Poll::Ready(granted)
     }

@@ -271,7 +271,7 @@ fn bytes_are_neither_lost_nor_kept_back() {
     }
 }
 
-/// A release at the moment at which another begins to wait: in either order, nobody waits for free bytes.
+/// A release at the moment at which another begins to wait: in either order, no request waits for free bytes.
 #[test]
 fn a_waiter_sees_a_concurrent_release() {
     let pool = Pool::new(STEP);

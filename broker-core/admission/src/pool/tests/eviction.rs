@@ -82,7 +82,7 @@ fn evictions_are_those_of_the_plain_search() {
                 0..3 => drop(order.try_grant(Some(key), bytes)),
                 3..6 => {
                     let share = Some(key).filter(|_| below(8) > 0);
-                    // As a connection asks: nobody waits for free bytes.
+                    // As a connection asks: no request waits for free bytes.
                     if !order.try_grant(share, bytes) {
                         turns.push((order.wait(share, bytes, Waker::noop()), share, bytes));
                     }
