@@ -1,4 +1,5 @@
-//! The compared products with their settings and durability.
+//! The compared products with their settings and durability. `main.rs` runs each product with each
+//! load.
 
 use std::path::Path;
 use std::process::Command;

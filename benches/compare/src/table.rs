@@ -1,4 +1,5 @@
-//! The table of results, and its place in the documents.
+//! The table of results, and its place in the documents. `main.rs` prints it, and inserts it
+//! between its marks.
 
 use std::fmt::Write as _;
 use std::fs;

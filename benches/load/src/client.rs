@@ -1,4 +1,5 @@
-//! A client of the broker under load: the same operations over every transport.
+//! A client of the broker under load: the same operations over every transport. `messages.rs` and
+//! the other loads call it.
 
 pub mod amqp;
 mod handles;

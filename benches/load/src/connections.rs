@@ -1,4 +1,5 @@
-//! Many idle connections that have completed the hello: measures their memory.
+//! Many idle connections that have completed the hello: measures their memory. `lib.rs` runs it for
+//! the load `connections`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Latencies: a histogram with three digits, and its summary.
+//! Latencies: a histogram with three digits, and its summary. Clients record into it, and the
+//! report prints it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Concurrent senders and receivers: W1 to W4.
+//! Concurrent senders and receivers (W1 to W4), and the counters that all loads of messages share.
+//! A run ends only when every message is received and completed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! Resource use of a process, read from `/proc`; absent on other systems.
+//! Resource use of a process, read from `/proc`; absent on other systems. The report compares
+//! values from before and after a phase.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A broker in its own process: the current executable, on free loopback ports.
+//! A broker in its own process: the current executable, on free loopback ports. `target.rs` starts
+//! it; dropping it ends the broker.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

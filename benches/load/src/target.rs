@@ -1,4 +1,5 @@
-//! The broker under load, and its resource use.
+//! The broker under load, and its resource use. Every load gets its clients and its resource
+//! figures here.
 
 use std::path::PathBuf;
 use std::time::Duration;

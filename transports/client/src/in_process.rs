@@ -1,4 +1,5 @@
 //! The port of a client in the broker's process: requests become commands to the entities.
+//! [`Client::new`](crate::Client::new) uses it.
 
 mod deliveries;
 mod link;

@@ -1,4 +1,6 @@
-//! Serves HTTP connections that another listener, such as the gateway, has accepted (LIS-01).
+//! Serves HTTP connections that another listener, such as the gateway, has accepted (LIS-01). The
+//! gateway calls it through the trait [`Enter`]. Its connections use the slots of the HTTP
+//! listener, and sockets of their own.
 
 use std::io;
 use std::net::SocketAddr;

@@ -24,7 +24,7 @@ struct LogState {
 }
 
 impl Strangers {
-    /// Logs the refusal of a request from this peer, at most once per [`LOG_INTERVAL`].
+    /// Logs the refusal of a request from this peer, at most once a second.
     pub fn refused<'a>(
         &self,
         foreign: RefusedHeader,

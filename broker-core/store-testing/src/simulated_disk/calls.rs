@@ -1,4 +1,4 @@
-//! Counts calls and applies the planned failures.
+//! Counts calls and applies the planned failures. `simulated_disk.rs` asks it before each call.
 
 use std::io;
 

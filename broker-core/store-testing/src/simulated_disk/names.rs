@@ -1,4 +1,5 @@
-//! The names of a directory: the current ones and the durable ones.
+//! The names of a directory: the current ones and the durable ones. `simulated_disk.rs` changes
+//! them with each call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -1,4 +1,5 @@
-//! Contents: new, kept and shared, and readable while a pin exists.
+//! Contents: new, kept and shared, and readable while a pin exists. `store_conformance.rs` runs the
+//! scenarios of this file.
 
 use super::*;
 

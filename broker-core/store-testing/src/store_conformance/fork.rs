@@ -1,4 +1,5 @@
 //! Forks: both stores have the completed batches and then diverge. A store without forks passes.
+//! `store_conformance.rs` runs the scenarios of this file.
 
 use super::*;
 use peeklock_store::Waker;

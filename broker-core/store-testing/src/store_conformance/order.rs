@@ -1,4 +1,5 @@
-//! Order, atomicity, repetition and fencing of batches.
+//! Order, atomicity, repetition and fencing of batches. `store_conformance.rs` runs the scenarios
+//! of this file.
 
 use super::*;
 

@@ -1,4 +1,5 @@
 //! Keys and values: written records exist, deleted ones do not, and spaces are independent.
+//! `store_conformance.rs` runs the scenarios of this file.
 
 use super::*;
 

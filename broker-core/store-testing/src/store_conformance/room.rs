@@ -1,4 +1,5 @@
 //! Reservations: reserved bytes are released once, and refused callers are woken.
+//! `store_conformance.rs` runs the scenarios of this file.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,5 @@
-//! Lists the sessions of a queue or subscription (SES-29). `operation.rs` calls it.
+//! Lists the sessions of a queue or subscription (SES-29). `operation.rs` calls it. No session lock
+//! is needed.
 
 use peeklock_core::command::{Command, Outcome, SessionFilter};
 use peeklock_core::contract::Action;

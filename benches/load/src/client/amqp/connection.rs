@@ -1,4 +1,5 @@
-//! A connection with one session, and the performatives received on it.
+//! A connection with one session, and the performatives received on it. The files of this folder
+//! add one activity each.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The socket, and the frames on it.
+//! The socket, and the frames on it. `connection.rs` drives it. Output that waits is bounded.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
