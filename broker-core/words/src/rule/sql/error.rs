@@ -49,10 +49,10 @@ pub enum Problem {
     #[error("unexpected character {0:?}; write a name with other characters as [name]")]
     BadCharacter(char),
     /// A text, a name or a parameter is not finished.
-    #[error("{} is not finished; end it with {end}", .what)]
+    #[error("{} is not finished; end it with {end}", .construct)]
     Unfinished {
         /// The kind of the word.
-        what: &'static str,
+        construct: &'static str,
         /// Its end mark.
         end: &'static str,
     },

@@ -201,7 +201,7 @@ impl<'t> Lexer<'t> {
         &mut self,
         open: char,
         close: char,
-        what: &'static str,
+        construct: &'static str,
         end: &'static str,
     ) -> Read<Cow<'t, str>> {
         let from = self.at;
@@ -210,7 +210,7 @@ impl<'t> Lexer<'t> {
         loop {
             let rest = self.rest();
             let Some(length) = rest.find(close) else {
-                return Err(self.error(from, Problem::Unfinished { what, end }));
+                return Err(self.error(from, Problem::Unfinished { construct, end }));
             };
             let doubled = rest.get(length + close.len_utf8()..).unwrap_or_default();
             let doubled = doubled.starts_with(close);
