@@ -1,5 +1,5 @@
 //! Keys of records: bytes, in the order in which a store keeps them. The machine makes them, and
-//! stores scan ranges of them.
+//! stores scan ranges of keys.
 
 use std::fmt;
 
