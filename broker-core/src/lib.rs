@@ -17,7 +17,7 @@
 //! | [`transaction`], [`transfer`] | work that covers several commands or entities |
 //! | [`edge`], [`request`] | from a client's message to mail for an entity, and back |
 //! | [`shell`], [`actor`] | drive the machines: one shell and one actor for each entity |
-//! | [`clock`], [`telemetry`], [`activity`], [`census`], [`traced`] | time, metrics, work outside actors, memory, spans |
+//! | [`clock`], [`telemetry`], [`activity`], [`census`], `traced` | time, metrics, work outside actors, memory, spans |
 //! | [`builder`], [`broker`], [`call`], `shared` | start of a broker, its handles, and their common state |
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
