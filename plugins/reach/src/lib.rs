@@ -9,12 +9,12 @@
 //! use peeklock_reach::{Place, Reach};
 //!
 //! let everywhere = Reach::new(Vec::new(), Vec::new());
-//! assert!(everywhere.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_ok());
-//! assert!(everywhere.judge(&Place::new("169.254.169.254", 443, true).unwrap()).is_err());
+//! assert!(everywhere.check(&Place::new("hooks.example.com", 443, true).unwrap()).is_ok());
+//! assert!(everywhere.check(&Place::new("169.254.169.254", 443, true).unwrap()).is_err());
 //!
 //! let inside = Reach::new(vec!["10.0.0.7:8080".parse().unwrap()], Vec::new());
-//! assert!(inside.judge(&Place::new("10.0.0.7", 8080, false).unwrap()).is_ok());
-//! assert!(inside.judge(&Place::new("hooks.example.com", 443, true).unwrap()).is_err());
+//! assert!(inside.check(&Place::new("10.0.0.7", 8080, false).unwrap()).is_ok());
+//! assert!(inside.check(&Place::new("hooks.example.com", 443, true).unwrap()).is_err());
 //! ```
 //!
 //! [`Reach::check`] validates a destination when it is configured. [`Reach::connect`] checks the
