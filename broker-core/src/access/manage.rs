@@ -262,37 +262,8 @@ impl AllowedRequest {
             Management::Rules(_) => {
                 Managed::Rules(broker.page_of_rules(&self.path, skip, top).await?)
             }
-            Management::Namespace
-            | Management::CreateQueue(_)
-            | Management::Queue
-            | Management::UpdateQueue(..)
-            | Management::CreateTopic(_)
-            | Management::Topic
-            | Management::UpdateTopic(..)
-            | Management::CreateSubscription { .. }
-            | Management::Subscription
-            | Management::UpdateSubscription(..)
-            | Management::Delete(_)
-            | Management::CreateRule(_)
-            | Management::UpdateRule(_)
-            | Management::DeleteRule(_)
-            | Management::CreateOwnRule(_)
-            | Management::DeleteOwnRule(_)
-            | Management::Rule(_)
-            | Management::Explain(_)
-            | Management::Sessions(..)
-            | Management::DeleteDeferred(_)
-            | Management::DeleteUnlocked { .. }
-            | Management::Policies
-            | Management::Policy(_)
-            | Management::CreatePolicy(..)
-            | Management::UpdatePolicy(..)
-            | Management::ReplacePolicies(_)
-            | Management::DeletePolicy(_)
-            | Management::PolicyKeys(_)
-            | Management::RegenerateKey(..)
-            | Management::Plan(_)
-            | Management::CarryOut { .. } => {
+            // `carry_out` and turns ask for pages of the lists above only.
+            _ => {
                 let rejection = Rejection::internal("the request has no pages");
                 return Err(broker.refuse(rejection, &self.path));
             }

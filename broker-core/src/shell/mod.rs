@@ -427,6 +427,27 @@ impl<M: Machine> Shell<M> {
         Ok(())
     }
 
+    /// Lets the machine work with the state of its tree, the limits and the remaining capacity.
+    fn with_context<R>(
+        &mut self,
+        now: Timestamp,
+        room: Reserved,
+        run: impl FnOnce(&mut M, &mut Ctx<'_>) -> R,
+    ) -> R {
+        let remaining = self.left();
+        let tree = self.tree.borrow();
+        let mut ctx = Ctx {
+            now,
+            stage: tree.stage_number(),
+            stored_bytes: tree.stored_bytes(),
+            room,
+            remaining,
+            limits: &self.limits,
+            tokens: &mut *self.tokens,
+        };
+        run(&mut self.machine, &mut ctx)
+    }
+
     /// Runs one atomic unit of the machine: stages its changes together, and releases its effects.
     fn step(
         &mut self,
@@ -437,20 +458,7 @@ impl<M: Machine> Shell<M> {
         run: impl FnOnce(&mut M, &mut Ctx<'_>, &mut Step) -> Result<(), Rejection>,
     ) -> Result<Result<(), Rejection>, Failure> {
         let mut step = std::mem::take(&mut self.step);
-        let result = {
-            let left = self.left();
-            let tree = self.tree.borrow();
-            let mut ctx = Ctx {
-                now,
-                stage: tree.stage_number(),
-                stored_bytes: tree.stored_bytes(),
-                room,
-                remaining: left,
-                limits: &self.limits,
-                tokens: &mut *self.tokens,
-            };
-            run(&mut self.machine, &mut ctx, &mut step)
-        };
+        let result = self.with_context(now, room, |machine, ctx| run(machine, ctx, &mut step));
         let result = result.map_err(|rejection| self.explain_shortage(rejection, room));
         let moves = std::mem::take(&mut step.moves);
         turn.weigh(moves, step.changes.iter().map(Change::steps).sum());

@@ -12,7 +12,7 @@
 
 use super::{Share, Shell};
 use crate::command::Command;
-use crate::machine::{Ctx, Machine, Moves, Preparation};
+use crate::machine::{Machine, Moves, Preparation};
 use crate::request::{Request, RequesterId};
 use crate::store::Reserved;
 use crate::time::Timestamp;
@@ -45,19 +45,8 @@ impl<M: Machine> Shell<M> {
             self.preparation.is_unfinished = true;
             return false;
         }
-        let remaining = self.left();
-        let tree = self.tree.borrow();
-        let mut ctx = Ctx {
-            now,
-            stage: tree.stage_number(),
-            stored_bytes: tree.stored_bytes(),
-            room: Reserved::Granted,
-            remaining,
-            limits: &self.limits,
-            tokens: &mut *self.tokens,
-        };
-        let is_finished = self.machine.prepare(preparation, &mut ctx);
-        drop(tree);
+        let is_finished = self
+            .with_context(now, Reserved::Granted, |machine, ctx| machine.prepare(preparation, ctx));
         self.preparation.steps += self.machine.take_judged();
         self.preparation.is_unfinished = !is_finished;
         is_finished
