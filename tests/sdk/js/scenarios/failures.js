@@ -99,6 +99,8 @@ scenario("a deleted queue ends its links", async (w) => {
   const sender = w.client.createSender(queue);
   await sender.sendMessages({ body: "x" });
   await w.ask("DELETE", `queues/${queue}`);
+  // A message on its way when the link ends is never answered: the SDK waits for 20 s, and has no code.
+  await w.until(() => !sender._sender.isOpen(), "the end of the link");
   await refused(sender.sendMessages({ body: "y" }), "MessagingEntityNotFound");
   await w.ask("PUT", `queues/${queue}`, {});
   await sender.sendMessages({ body: "z" });
