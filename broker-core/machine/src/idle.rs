@@ -18,11 +18,13 @@ pub(crate) trait IdleDetection {
     /// Instant of the last use of any kind.
     fn last_use(&self) -> Timestamp;
 
-    /// Whether a permanent reason of its own keeps it in use.
+    /// Whether its own state keeps it in use, for example a waiting receiver or a scheduled
+    /// message.
     fn is_held(&self) -> bool;
 
-    /// Whether another machine keeps it in use. Its end is not reported, so the deadline checks
-    /// again.
+    /// Whether another machine keeps it in use, as subscriptions do with their topic. No event
+    /// announces the end of that use, so it does not remove the deadline: the machine reports
+    /// itself at each deadline, and [`Self::is_idle`] decides.
     fn is_held_by_others(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Checks of incoming messages that queues and topics share, in the order of SND-19: status, sizes,
-//! room, quota, duplicates.
+//! Checks of incoming messages that queues and topics share. `queue/send.rs` and `topic/admit.rs`
+//! call them in the order that SND-19 prescribes: status, sizes, room, quota, duplicates.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The state machines of queues, subscriptions and topics: pure and synchronous. (Data path, step
-//! 3.)
+//! The state machines of queues, subscriptions and topics: pure and synchronous. They are step 3 of
+//! the data path in ARCHITECTURE.md.
 //!
 //! A machine never reads a clock, waits, stores, draws a random number or walks an unordered map.
 //! Time and lock tokens come in with [`Ctx`]; changes and effects go out with [`Step`]. So the
@@ -76,14 +76,15 @@ pub struct Ctx<'a> {
     pub tokens: &'a mut dyn FnMut() -> u64,
 }
 
-/// Maximum reservation in bytes for the copies of a command that was not judged ahead. Such a
-/// command meets few rules, so that its copies need less, with any number of subscriptions.
+/// Maximum reservation in bytes for the copies of a command that was not judged ahead. A topic only
+/// skips judging ahead if the command meets few rules. Then few copies are made, and they need less
+/// than this maximum even if the topic has many subscriptions.
 const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 
 /// Memory that a machine uses, or all machines of a broker together, in units with a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryUse {
-    /// Messages, and each set of properties that was set on a message (SET-41).
+    /// Messages, and the overlays on them; each overlay counts as one (SET-41).
     pub messages: u64,
     /// Sessions.
     pub sessions: u64,
@@ -177,7 +178,9 @@ pub(crate) const fn is_long(steps: u64) -> bool {
     steps > Moves::Few.max() as u64
 }
 
-/// Output of a step. The driver reuses it for the next step.
+/// Output of one call of a machine: of a command, or of a method such as [`Machine::advance`]. The
+/// driver reuses it for the next call. The steps that [`Machine::steps_of`] counts are another
+/// thing: units of work.
 #[derive(Debug, Default)]
 pub struct Step {
     /// Durable facts, in order; all changes of a command are stored together.
@@ -190,7 +193,8 @@ pub struct Step {
     pub bytes_added: u64,
     /// Bytes that stop counting when the changes are durable.
     pub bytes_freed: u64,
-    /// Bytes that stop counting at once, because the change that freed them is durable already.
+    /// Bytes of messages that have left for another entity. They stop counting at once, because
+    /// the batch of the destination has already removed the messages.
     pub bytes_left: u64,
     /// The strongest durability that a change of this step requires.
     pub durability: Option<Durability>,
@@ -245,13 +249,14 @@ pub trait Machine {
         false
     }
 
-    /// Maximum number of messages that a command would move, show or copy now; at least one.
+    /// Maximum number of units of work that a command would take now: messages that it moves, shows
+    /// or copies, with their overlays; at least one.
     fn steps_of(&self, _command: &Command, _now: Timestamp, _limits: &Limits) -> u64 {
         1
     }
 
-    /// Takes the number of steps spent on judging since the last call. A step is about a byte that
-    /// was examined.
+    /// Returns the steps that rule evaluation has taken since the last call, and resets them. One
+    /// such step is about one examined byte, far less than a step of [`Machine::steps_of`].
     fn take_judged(&mut self) -> u64 {
         0
     }
@@ -337,7 +342,8 @@ pub trait Machine {
     }
 
     /// Number of overlays on the message that a part of a transaction settles here; they are work
-    /// in addition to the part itself (TXN-08).
+    /// in addition to the part itself (TXN-08). An overlay is a record of properties that were set
+    /// on a message after its send.
     fn overlays_of_settled(&self, _part: &Part) -> u64 {
         0
     }

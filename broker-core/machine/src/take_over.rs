@@ -17,11 +17,13 @@ pub(crate) enum TakeDecision<P> {
 
 /// Takes over messages of another entity: `admit` judges a message, `take` stores an admitted one.
 ///
-/// After a refused message, no later message is taken until the source has stored that it keeps the
-/// refused one. Otherwise, if the answer were lost, the source would offer the refused message
-/// again after later ones, and the destination might take it then (FWD-10). Later messages are
-/// still judged, and refused ones are reported. If the quota is exceeded and `when_full` is
-/// [`WhenFull::Stop`], the list ends at once.
+/// After a refused message, no later message of the list is taken: the source must first store that
+/// it keeps the refused one. Otherwise, if the answer were lost, the source would offer the refused
+/// message again, and the destination might take it after later ones (FWD-10).
+///
+/// Later messages are still judged. Each refused one is reported as such, and the first admissible
+/// one ends the list. If the quota is exceeded and `when_full` is [`WhenFull::Stop`], the list ends
+/// at once. Messages after the end are [`Admission::NotTried`].
 pub(crate) fn arrivals<D, P>(
     destination: &mut D,
     messages: Vec<Arrival>,

@@ -383,9 +383,9 @@ impl Queue {
         self.is_order_behind() || self.is_expiry_behind(now)
     }
 
-    /// Returns the lowest available message, unless it is expired. Expired messages at the front
-    /// exceed the budget of this step; they stop the matching, and the next step removes them
-    /// (EXP-34).
+    /// Returns the lowest available message, unless it is expired. A message that is still there
+    /// although it is expired exceeded the budget of this step: matching stops at it, and the next
+    /// step removes it (EXP-34).
     fn next_available(&self, lane: Lane, ctx: &Ctx<'_>) -> Option<SequenceNumber> {
         let sequence = match lane {
             Lane::SubQueue(which) => self.sub_queue(which).available.first()?,

@@ -1,5 +1,5 @@
-//! Effects of a change on the queue. Together with the moves of `place`, only this module alters
-//! durable state.
+//! Effects of a change on the queue. Only this module alters durable state; it uses the moves of
+//! `location.rs`.
 
 use super::Queue;
 use super::transfer::FORWARDED;
@@ -8,7 +8,8 @@ use crate::change::Change;
 use crate::slot::{Mark, Slot, SlotState};
 
 impl Queue {
-    /// Carries a change out. No receiver gets the message before the stage is durable (DESIGN D5).
+    /// Carries a change out. The message is in flight until the stage is durable: no receiver gets
+    /// it before (DESIGN D5).
     pub(super) fn enact_change(&mut self, change: &Change, stage: StageNumber) {
         match change {
             Change::Accepted { sequence, slot, session, .. }

@@ -104,7 +104,8 @@ pub use self::invariant::BrokenInvariant;
 pub(crate) use self::transaction::PlannedOperation;
 pub use crate::config::{ForwardingConfig, QueueConfig};
 
-/// Maximum number of messages that a command moves in addition to the messages that it names.
+/// Maximum number of messages that one command moves in addition to the messages that it names. The
+/// passage of time has a bound of its own, [`Queue::moves`].
 const MOVES_PER_STEP: usize = Moves::Many.max();
 
 /// Maximum number of messages that one step hands out, and of sessions that it grants. The last
@@ -433,7 +434,8 @@ impl Machine for Queue {
     }
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        // All of these share one budget. Work that is left is due at once.
+        // All of these share one budget of moves. If it is used up, the rest is due at once: the
+        // next deadline is then in the past.
         let mut moves = self.moves.max();
         self.sort_messages(&mut moves);
         self.reorder_delayed(&mut moves);
@@ -462,8 +464,8 @@ impl Machine for Queue {
             self.match_demand(Lane::SubQueue(which), &mut left, ctx, step);
         }
         self.is_demand_behind = left == 0;
-        // Receivers whose turn has not come, or whose messages a long turn moves, get no answer
-        // yet.
+        // Waiting calls and drains end without messages only if all receivers were served, and if
+        // no due messages are left for a long turn. Otherwise there may still be messages for them.
         if !(self.is_demand_behind || self.is_behind && self.moves == Moves::Few) {
             self.end_calls(ctx, step);
             self.end_accepts(ctx, step);

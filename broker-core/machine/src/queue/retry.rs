@@ -2,8 +2,9 @@
 //! or the entity's policy requires it (RTY-01 to RTY-25).
 //!
 //! A Delayed message is active and keeps its place. Its slot has a mark, and this module has the
-//! end of its delay. Its record has the instant too. The end of a delay is not stored, since the
-//! clock shows it: a delay that ended while the broker was down is over when the broker starts.
+//! instant at which its delay ends. The record of the message has that instant too. When the
+//! instant passes, nothing is written: after a restart, the machine compares the stored instant
+//! with the clock, and a delay that ended while the broker was down is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 

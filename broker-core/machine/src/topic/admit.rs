@@ -60,8 +60,9 @@ impl Topic {
         Ok(plans)
     }
 
-    /// Makes the checks of SND-19 that belong to the topic. Each check covers all messages before
-    /// the next begins. The quota counts the copies (TOP-10), so this selects them.
+    /// Checks new messages, and refuses them if judging ahead could not examine all of them. Each
+    /// check covers all messages before the next begins. The quota counts the copies (TOP-10), so
+    /// this selects them.
     pub(super) fn admit(
         &self,
         messages: &[InboundMessage],
@@ -72,7 +73,8 @@ impl Topic {
         self.admit_after(messages, &Journey::default(), ctx)
     }
 
-    /// Checks messages that share one journey.
+    /// Checks messages that share one journey, in the order of SND-19. The journey is empty for new
+    /// messages; for others it is their hops and copies until now.
     fn admit_after(
         &self,
         messages: &[InboundMessage],

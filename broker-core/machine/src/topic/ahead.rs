@@ -60,8 +60,9 @@ pub(super) struct JudgedAhead {
     /// Copies of all judged messages.
     staged: StagedCopies,
     stopped_by: Option<StopReason>,
-    /// Steps since the last report to the topic, and all steps.
+    /// Steps that are not yet added to the steps of the topic.
     taken: u64,
+    /// All steps of this command.
     steps: u64,
     explained: Vec<Explanation>,
     /// Compiled rules of a subscription to create, or the rejection of an invalid one.

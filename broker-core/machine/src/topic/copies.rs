@@ -129,8 +129,9 @@ impl Topic {
         copies
     }
 
-    /// Divides the remaining copies among the copies (FWD-33). On entry, `copies_spent` is 1 for
-    /// each copy that goes on.
+    /// Divides the remaining allowance among the copies (FWD-33). On entry, `copies_spent` of a
+    /// copy is only a mark: 1 if the copy goes on, 0 if it stays. On return, it is the number of
+    /// copies spent.
     fn divide_allowance(&self, copies: &mut [SubscriptionCopy], journey: &Journey) {
         let going_on = copies.iter().filter(|copy| copy.slot.copies_spent > 0).count();
         let shares = self.allowance(journey).divide(going_on, copies.len() - going_on);
@@ -144,7 +145,7 @@ impl Topic {
         Allowance::of(self.config.forwarding.copy_count_max, journey.copies_spent)
     }
 
-    /// Whether the message may become all these copies.
+    /// Whether the message's remaining allowance of copies suffices for all these (FWD-33).
     pub(super) fn may_become(&self, selection: &Selection, journey: &Journey) -> bool {
         self.allowance(journey).suffices(selection.copies.len())
     }

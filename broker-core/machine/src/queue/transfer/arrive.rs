@@ -48,8 +48,8 @@ impl From<Arrival> for AdmittedMessage {
 }
 
 impl Queue {
-    /// Takes over messages in their order, each as a unit of its own. Messages after a refused one
-    /// are not taken.
+    /// Takes over messages in their order, each as an atomic unit of its own. No message after a
+    /// refused one is taken; [`take_over::arrivals`] gives the reason.
     pub(in crate::queue) fn transfer_in(
         &mut self,
         messages: Vec<Arrival>,

@@ -22,8 +22,8 @@ const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
 /// Maximum delay after a failure of a forwarder. The delay starts with one second and doubles with
 /// each failure in a row (FWD-32).
 const BACK_OFF_MAX: TimeSpan = TimeSpan::from_seconds(60);
-/// Number of halvings of the list length, to 16 messages, after a list was cut short by a refusal:
-/// the destination may be nearly full, and refuse repeatedly.
+/// Number of times the list length is halved, down to 16 messages, after a refusal has cut a list
+/// short: the destination may be nearly full, and refuse repeatedly.
 const HALVINGS: u32 = 4;
 
 /// Effect of a departure on its exit.
@@ -245,10 +245,11 @@ impl Queue {
         NextOffer::After(retry_after.unwrap_or(back_off))
     }
 
-    /// Keeps a dead letter for receivers (FWD-28). This is not stored: after a restart the dead
-    /// letter is offered again, and may arrive after later ones, since a dead letter that its
-    /// destination may never take must not hold up the others. So order (FWD-10) does not apply to
-    /// it.
+    /// Keeps a dead letter for receivers until the broker restarts, because its destination would
+    /// refuse it again (FWD-28). Later dead letters leave before it, so that one that is never
+    /// taken does not hold up the others. The decision is not stored: after a restart, the dead
+    /// letter is offered again. If its destination takes it then, it arrives after later ones, so
+    /// the order of FWD-10 does not apply to it.
     fn keep_permanently(&mut self, sequence: SequenceNumber) {
         self.thaw(sequence);
         if self.transfers.dead_letters.waiting.remove(sequence) {

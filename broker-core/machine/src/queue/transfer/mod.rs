@@ -117,10 +117,12 @@ pub(super) struct Transfers {
     /// Destination of each pending message.
     destinations: BTreeMap<SequenceNumber, Arc<str>>,
     last_list: ListNumber,
-    /// Messages that were available, or waited at an exit, when a new description came. They are
-    /// sorted in parts; until then no receiver and no list gets them.
+    /// Messages that were available, or waited at an exit, when a new description changed whether
+    /// they are forwarded. They are offered again within the budget of each step; until then no
+    /// receiver and no list gets them.
     sorting: VecDeque<SequenceSet>,
-    /// Stage of the description by which messages leave, until it is durable.
+    /// Stage of a new description that makes messages leave, until it is durable. Until then none
+    /// leaves.
     unsettled: Option<StageNumber>,
     /// For a subscription: the highest number that the store knows, and the number that it will
     /// know with a stage in flight.
@@ -260,12 +262,12 @@ impl Transfers {
         }
     }
 
-    /// Whether messages are still to be sorted by the current description.
+    /// Whether messages are still to be offered again under the current description.
     pub(super) fn is_sorting(&self) -> bool {
         !self.sorting.is_empty()
     }
 
-    /// Whether this message is still to be sorted.
+    /// Whether this message is still to be offered again.
     pub(super) fn is_unsorted(&self, sequence: SequenceNumber) -> bool {
         self.sorting.iter().any(|unsorted| unsorted.contains(sequence))
     }
@@ -432,11 +434,11 @@ impl Queue {
         ))
     }
 
-    /// Sorts the available messages after a new description: they leave, or are received, as it
+    /// Applies a new description to the available messages: they leave, or are received, as it
     /// requires. No message leaves before the description, and every change before it, is durable
-    /// (DESIGN D5). `before` has the old value of `is_forwarding` for each of [`FORWARDED`]. All
-    /// messages of the main queue go the same way; dead letters are sorted one by one, within the
-    /// budget of a step.
+    /// (DESIGN D5). `before` has the old value of `is_forwarding` for each of [`FORWARDED`]. If the
+    /// target set is empty, the whole set of the main queue moves at once. Otherwise, and for dead
+    /// letters, each message is offered again, within the budget of a step.
     pub(super) fn redirect(&mut self, before: [bool; 2], stage: StageNumber) {
         for (which, before) in FORWARDED.into_iter().zip(before) {
             let now = self.is_forwarding(which);
@@ -468,8 +470,8 @@ impl Queue {
         self.sort_messages(&mut { MOVES_PER_STEP });
     }
 
-    /// Offers messages or lets them leave, as the current description requires, lowest numbers
-    /// first.
+    /// Offers the messages that a changed description concerns again, lowest numbers first: to
+    /// receivers, or at the exit.
     pub(super) fn sort_messages(&mut self, moves: &mut usize) {
         while *moves > 0 {
             let Some(unsorted) = self.transfers.sorting.front_mut() else { return };
@@ -483,7 +485,7 @@ impl Queue {
         }
     }
 
-    /// Deadline in the past while messages are still to be sorted.
+    /// Deadline in the past while messages are still to be offered again.
     pub(super) fn sort_deadline(&self) -> Option<Timestamp> {
         self.transfers.is_sorting().then_some(Timestamp::NONE)
     }
