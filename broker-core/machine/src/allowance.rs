@@ -20,7 +20,7 @@ pub(crate) struct Shares {
     pub(crate) going_on: u16,
     /// For a copy that stays in its subscription. It may go on later, if it is dead-lettered or its
     /// subscription is changed.
-    pub(crate) resting: u16,
+    pub(crate) staying: u16,
 }
 
 impl Allowance {
@@ -39,20 +39,20 @@ impl Allowance {
         count <= usize::from(self.left)
     }
 
-    /// Makes `going_on` and `resting` copies, and divides the rest: the copies that go on share one
+    /// Makes `going_on` and `staying` copies, and divides the rest: the copies that go on share one
     /// half, the copies that stay the other. If one kind is missing, the other shares all. A topic
     /// with 2,000 subscriptions of which one forwards leaves 4,000 copies to that one, not 4.
-    pub(crate) fn divide(self, going_on: usize, resting: usize) -> Shares {
-        let left = usize::from(self.left).saturating_sub(going_on.saturating_add(resting));
-        let to_resting = match (going_on, resting) {
+    pub(crate) fn divide(self, going_on: usize, staying: usize) -> Shares {
+        let left = usize::from(self.left).saturating_sub(going_on.saturating_add(staying));
+        let to_staying = match (going_on, staying) {
             (_, 0) => 0,
-            (0, resting) => left / resting,
-            (_, resting) => left / 2 / resting,
+            (0, staying) => left / staying,
+            (_, staying) => left / 2 / staying,
         };
-        let to_going_on = left.saturating_sub(to_resting * resting).checked_div(going_on);
+        let to_going_on = left.saturating_sub(to_staying * staying).checked_div(going_on);
         Shares {
             going_on: self.spent_with(to_going_on.unwrap_or(0)),
-            resting: self.spent_with(to_resting),
+            staying: self.spent_with(to_staying),
         }
     }
 
@@ -83,9 +83,9 @@ mod tests {
         assert!(!Allowance::of(MAX, second.going_on).suffices(30));
         // One of 2,000 copies goes on.
         let one = whole.divide(1, 1_999);
-        assert_eq!((left(one.going_on), left(one.resting)), (8_000 - 2 * 1_999, 2));
-        assert_eq!(left(whole.divide(0, 1).resting), 9_999);
-        assert_eq!(left(whole.divide(0, 10_000).resting), 0);
+        assert_eq!((left(one.going_on), left(one.staying)), (8_000 - 2 * 1_999, 2));
+        assert_eq!(left(whole.divide(0, 1).staying), 9_999);
+        assert_eq!(left(whole.divide(0, 10_000).staying), 0);
         assert!(whole.suffices(10_000) && !whole.suffices(10_001));
     }
 
@@ -101,14 +101,14 @@ mod tests {
     /// Number of copies that a message becomes along a path of publishes. At each publish one copy
     /// goes on, and the other copies would do the same.
     fn copies_of_all(allowance: Allowance, path: &[(usize, usize)]) -> u64 {
-        let Some(((going_on, resting), rest)) = path.split_first() else { return 0 };
-        if !allowance.suffices(going_on + resting) {
+        let Some(((going_on, staying), rest)) = path.split_first() else { return 0 };
+        if !allowance.suffices(going_on + staying) {
             return 0;
         }
-        let shares = allowance.divide(*going_on, *resting);
+        let shares = allowance.divide(*going_on, *staying);
         let of = |spent| copies_of_all(Allowance::of(allowance.copy_count_max, spent), rest);
-        let beyond = *going_on as u64 * of(shares.going_on) + *resting as u64 * of(shares.resting);
-        (going_on + resting) as u64 + beyond
+        let beyond = *going_on as u64 * of(shares.going_on) + *staying as u64 * of(shares.staying);
+        (going_on + staying) as u64 + beyond
     }
 
     /// FWD-33: along every path of forwarding topics and of copies that go on later, a message

@@ -97,8 +97,8 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.steps_of(command, now, limits))
     }
 
-    fn take_judged(&mut self) -> u64 {
-        either!(self, machine => machine.take_judged())
+    fn take_judged_steps(&mut self) -> u64 {
+        either!(self, machine => machine.take_judged_steps())
     }
 
     fn pace(&mut self, moves: Moves) {

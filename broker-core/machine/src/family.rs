@@ -31,7 +31,7 @@ pub struct Family {
     to_wake: Vec<MemberNumber>,
     /// Last use of any subscription, removed ones included.
     used_at: Timestamp,
-    held_count: usize,
+    in_use_count: usize,
     receiver_count: usize,
     /// Number of receivers of the topic's own sub-queue.
     topic_receiver_count: usize,
@@ -94,7 +94,7 @@ pub struct SubscriptionUse {
     /// Instant of the last use.
     pub last_at: Timestamp,
     /// Whether a permanent reason keeps it in use (TMP-15).
-    pub is_held: bool,
+    pub is_in_use: bool,
     /// Number of receivers (RCV-22).
     pub receiver_count: usize,
     /// Bytes of its messages.
@@ -125,7 +125,7 @@ impl Family {
             altered: Vec::new(),
             to_wake: Vec::new(),
             used_at: Timestamp::NONE,
-            held_count: 0,
+            in_use_count: 0,
             receiver_count: 0,
             topic_receiver_count: 0,
             size_bytes: 0,
@@ -146,8 +146,8 @@ impl Family {
 
     /// Whether a subscription is permanently in use (TMP-15).
     #[must_use]
-    pub const fn is_held(&self) -> bool {
-        self.held_count > 0
+    pub const fn is_in_use(&self) -> bool {
+        self.in_use_count > 0
     }
 
     /// Number of receivers of the topic and all subscriptions (RCV-22).
@@ -181,8 +181,8 @@ impl Family {
         }
         entry.arrived_bytes = 0;
         let before = std::mem::replace(&mut entry.usage, usage);
-        self.held_count -= usize::from(before.is_held);
-        self.held_count += usize::from(usage.is_held);
+        self.in_use_count -= usize::from(before.is_in_use);
+        self.in_use_count += usize::from(usage.is_in_use);
         self.receiver_count -= before.receiver_count;
         self.receiver_count += usage.receiver_count;
         self.used_at = self.used_at.max(usage.last_at);
@@ -250,7 +250,7 @@ impl Family {
             }
             TopicChange::SubscriptionRemoved { id } => {
                 if let Some(gone) = self.subscriptions.remove(&id) {
-                    self.held_count -= usize::from(gone.usage.is_held);
+                    self.in_use_count -= usize::from(gone.usage.is_in_use);
                     self.receiver_count -= gone.usage.receiver_count;
                     return gone.usage.size_bytes + gone.arrived_bytes;
                 }

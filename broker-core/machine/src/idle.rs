@@ -20,19 +20,19 @@ pub(crate) trait IdleDetection {
 
     /// Whether its own state keeps it in use, for example a waiting receiver or a scheduled
     /// message.
-    fn is_held(&self) -> bool;
+    fn is_in_use(&self) -> bool;
 
     /// Whether another machine keeps it in use, as subscriptions do with their topic. No event
     /// announces the end of that use, so it does not remove the deadline: the machine reports
     /// itself at each deadline, and [`Self::is_idle`] decides.
-    fn is_held_by_others(&self) -> bool {
+    fn is_in_use_by_others(&self) -> bool {
         false
     }
 
     /// Instant at which AutoDeleteOnIdle will have passed without use.
     fn idle_deadline(&self) -> Option<Timestamp> {
         let allowed = self.idle_max();
-        if allowed.is_unlimited() || self.is_held() {
+        if allowed.is_unlimited() || self.is_in_use() {
             return None;
         }
         Some(self.usage().deadline(self.last_use(), allowed))
@@ -43,8 +43,8 @@ pub(crate) trait IdleDetection {
         let allowed = self.idle_max();
         self.usage().is_reported()
             && !allowed.is_unlimited()
-            && !self.is_held()
-            && !self.is_held_by_others()
+            && !self.is_in_use()
+            && !self.is_in_use_by_others()
             && self.last_use().plus(allowed) <= now
     }
 

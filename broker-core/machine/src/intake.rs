@@ -52,7 +52,13 @@ pub(crate) trait Intake {
     fn peers(&self) -> &Peers;
 
     /// Carries a change out and adds it to the step.
-    fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step);
+    fn apply_change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    );
 
     /// Refuses messages if the status forbids sending (ENT-24).
     fn refuse_status(&self) -> Result<(), Rejection> {
@@ -124,7 +130,7 @@ pub(crate) trait Intake {
             })
             .unzip();
         if last != before {
-            self.note(Change::Numbered { last }, Durability::Sync, ctx, step);
+            self.apply_change(Change::Numbered { last }, Durability::Sync, ctx, step);
         }
         Answer::after_commit(Outcome::NumbersReserved { returned, numbers })
     }
@@ -140,7 +146,7 @@ pub(crate) trait Intake {
     ) {
         let (Some(history), Some(id_hash)) = (self.history(), id_hash) else { return };
         let change = history.remember(id_hash, scheduled, ctx.now, self.window());
-        self.note(change, Durability::Sync, ctx, step);
+        self.apply_change(change, Durability::Sync, ctx, step);
     }
 
     /// Refuses to cancel a message that is not scheduled or is named twice (SCH-05).
@@ -182,7 +188,7 @@ pub(crate) trait Intake {
         step: &mut Step,
     ) {
         if let Some(source_to_forget) = self.peers().source_to_forget(&source) {
-            self.note(
+            self.apply_change(
                 Change::PeerForgotten { source: source_to_forget },
                 Durability::Lazy,
                 ctx,
@@ -190,7 +196,7 @@ pub(crate) trait Intake {
             );
         }
         let record = self.peers().record(&source, sequence, enqueued_at, ctx.now);
-        self.note(Change::PeerTaken { source, record }, Durability::Sync, ctx, step);
+        self.apply_change(Change::PeerTaken { source, record }, Durability::Sync, ctx, step);
     }
 
     /// Forgets the buckets of ids that are outside every window.
@@ -199,7 +205,7 @@ pub(crate) trait Intake {
         while let Some(change) =
             self.history().and_then(|history| history.forget_oldest(ctx.now, window))
         {
-            self.note(change, Durability::Lazy, ctx, step);
+            self.apply_change(change, Durability::Lazy, ctx, step);
         }
         if let Some(history) = self.history_mut() {
             history.free_memory();

@@ -195,7 +195,7 @@ pub struct Step {
     pub bytes_freed: u64,
     /// Bytes of messages that have left for another entity. They stop counting at once, because
     /// the batch of the destination has already removed the messages.
-    pub bytes_left: u64,
+    pub bytes_departed: u64,
     /// The strongest durability that a change of this step requires.
     pub durability: Option<Durability>,
     /// Number of deliveries that ended without a settlement, because a lock or a connection ended.
@@ -257,7 +257,7 @@ pub trait Machine {
 
     /// Returns the steps that rule evaluation has taken since the last call, and resets them. One
     /// such step is about one examined byte, far less than a step of [`Machine::steps_of`].
-    fn take_judged(&mut self) -> u64 {
+    fn take_judged_steps(&mut self) -> u64 {
         0
     }
 

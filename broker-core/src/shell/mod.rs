@@ -476,7 +476,7 @@ impl<M: Machine> Shell<M> {
                 }
             }
             tree.account(step.bytes_added, step.bytes_freed);
-            tree.free(std::mem::take(&mut step.bytes_left));
+            tree.free(std::mem::take(&mut step.bytes_departed));
             if let Some(durability) = step.durability.take() {
                 tree.require(durability, now);
             }

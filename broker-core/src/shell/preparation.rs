@@ -47,7 +47,7 @@ impl<M: Machine> Shell<M> {
         }
         let is_finished = self
             .with_context(now, Reserved::Granted, |machine, ctx| machine.prepare(preparation, ctx));
-        self.preparation.steps += self.machine.take_judged();
+        self.preparation.steps += self.machine.take_judged_steps();
         self.preparation.is_unfinished = !is_finished;
         is_finished
     }

@@ -2,7 +2,7 @@
 //! `queue/mod.rs` and `session/list.rs` call it. A batch delete never removes a locked message.
 
 use super::demand::Lane;
-use super::{MOVES_PER_STEP, MessageView, Queue};
+use super::{COMMAND_MOVES_MAX, MessageView, Queue};
 use crate::change::Removal;
 use crate::command::{MessageFacts, Outcome};
 use crate::effect::Answer;
@@ -103,7 +103,7 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut Step,
     ) -> Answer {
-        let (mut count, mut overlays_left) = (0, MOVES_PER_STEP);
+        let (mut count, mut overlays_left) = (0, COMMAND_MOVES_MAX);
         for sequence in to_delete {
             if overlays_left == 0 {
                 break;

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::session::SessionIndex;
-use super::{MOVES_PER_STEP, MessageView, Queue, SERVED_PER_STEP, gate_of};
+use super::{COMMAND_MOVES_MAX, MessageView, Queue, SERVED_PER_STEP, gate_of};
 use crate::change::Removal;
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
@@ -201,7 +201,7 @@ impl Queue {
             && link.drain.is_some()
         {
             let lane = link.lane;
-            self.expire(&mut { MOVES_PER_STEP }, ctx, step);
+            self.expire(&mut { COMMAND_MOVES_MAX }, ctx, step);
             self.match_demand(lane, &mut { SERVED_PER_STEP }, ctx, step);
             self.draining.retain(|draining| *draining != receiver);
             self.end_drain(receiver, step);

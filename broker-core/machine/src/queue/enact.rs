@@ -15,12 +15,12 @@ impl Queue {
             Change::Accepted { sequence, slot, session, .. }
             | Change::Arrived { sequence, slot, session, .. } => {
                 self.insert(*sequence, *slot, session.as_deref());
-                self.hold_back(*sequence, stage);
+                self.mark_in_flight(*sequence, stage);
             }
             Change::Pending { sequence, slot, destination, .. } => {
                 self.transfers.note_destination(*sequence, std::sync::Arc::clone(destination));
                 self.insert(*sequence, *slot, None);
-                self.hold_back(*sequence, stage);
+                self.mark_in_flight(*sequence, stage);
             }
             Change::Absorbed { .. } => {}
             Change::Departed { sequence } => {
@@ -34,7 +34,7 @@ impl Queue {
                     slot.enqueued_at = *enqueued_at;
                     slot.expires_at = *expires_at;
                     self.insert(*to, slot, session.as_deref());
-                    self.hold_back(*to, stage);
+                    self.mark_in_flight(*to, stage);
                 }
             }
             Change::Removed { sequence, .. } => {
@@ -47,7 +47,7 @@ impl Queue {
                 // written after it.
                 let leaves = |slot: &Slot| slot.state == SlotState::Pending || self.leaves(slot);
                 if self.slots.get(*sequence).is_some_and(leaves) {
-                    self.hold_back(*sequence, stage);
+                    self.mark_in_flight(*sequence, stage);
                 } else {
                     self.offer(*sequence);
                 }
@@ -58,7 +58,7 @@ impl Queue {
                     slot.add_overlay(overlay.as_ref());
                 });
                 self.delay(*sequence, *delayed_until);
-                self.hold_back(*sequence, stage);
+                self.mark_in_flight(*sequence, stage);
             }
             Change::Deferred { sequence, delivery_count, overlay } => {
                 self.alter(*sequence, |slot| {
@@ -66,7 +66,7 @@ impl Queue {
                     slot.state = SlotState::Deferred;
                     slot.add_overlay(overlay.as_ref());
                 });
-                self.hold_back(*sequence, stage);
+                self.mark_in_flight(*sequence, stage);
             }
             Change::DeadLettered {
                 sequence, into, delivery_count, properties, verdict, ..
@@ -87,7 +87,7 @@ impl Queue {
                 }
                 self.sub_queue_mut(from).members.remove(*sequence);
                 self.sub_queue_mut(*into).members.insert(*sequence);
-                self.hold_back(*sequence, stage);
+                self.mark_in_flight(*sequence, stage);
             }
             Change::IdRecorded { bucket, id_hash, at, sequence } => {
                 if let Some(history) = &mut self.duplicates {

@@ -153,7 +153,7 @@ impl Queue {
     /// Removes or dead-letters expired, unlocked messages, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
     pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
-        self.remove_expiring(moves, ctx, step);
+        self.empty_expired_sessions(moves, ctx, step);
         if !self.has_active_receiver() {
             return;
         }
@@ -174,7 +174,7 @@ impl Queue {
             match &mut self.sessions {
                 Some(sessions) if self.config.expire_whole_sessions => {
                     sessions.expire_session(sequence);
-                    self.remove_expiring(moves, ctx, step);
+                    self.empty_expired_sessions(moves, ctx, step);
                 }
                 Some(_) | None => self.remove_expired(sequence, None, ctx, step),
             }
@@ -183,7 +183,7 @@ impl Queue {
 
     /// Empties expired sessions (EXP-41, EXP-44). Their messages are not available from the instant
     /// at which the first message expired, in however many steps they are removed (EXP-45).
-    fn remove_expiring(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    fn empty_expired_sessions(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
         while *moves > 0
             && let Some(expiring) =
                 self.sessions.as_mut().and_then(|sessions| sessions.expiring.front_mut())

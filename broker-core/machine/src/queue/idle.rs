@@ -35,7 +35,7 @@ impl IdleDetection for Queue {
     /// Forwarding (TMP-12), scheduled messages (TMP-14), messages that wait for a transfer, a
     /// waiting call, a link with credit, and a session that is held or requested (TMP-15) keep the
     /// queue in use.
-    fn is_held(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         self.description.forward_to.is_some()
             || self.tally.counts.scheduled > 0
             || self.tally.counts.transfer > 0

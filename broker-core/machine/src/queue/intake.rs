@@ -51,7 +51,13 @@ impl Intake for Queue {
         &self.peers
     }
 
-    fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+    fn apply_change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
         self.change(change, durability, ctx, step);
     }
 }

@@ -45,8 +45,9 @@ impl Queue {
                 && slot.lock.is_none()
                 && !slot.is_in_flight()
                 && !slot.is_transferring();
-            let rests =
-                rests && !expiring.remove(&sequence) && !self.transfers.is_unsorted(sequence);
+            let rests = rests
+                && !expiring.remove(&sequence)
+                && !self.transfers.is_to_be_reoffered(sequence);
             let until = self.delays.until(slot.sub_queue, sequence);
             if until.is_some() != slot.is_delayed()
                 || self.is_resting(sequence) != (rests && slot.is_delayed())

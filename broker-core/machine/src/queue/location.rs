@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Makes a message unavailable until the stage of its change is durable (DESIGN D5).
-    pub(super) fn hold_back(&mut self, sequence: SequenceNumber, stage: StageNumber) {
+    pub(super) fn mark_in_flight(&mut self, sequence: SequenceNumber, stage: StageNumber) {
         let Some(slot) = self.slots.get_mut(sequence) else { return };
         slot.marks.set(Mark::InFlight);
         let is_active = slot.state == SlotState::Active;

@@ -106,7 +106,7 @@ pub use crate::config::{ForwardingConfig, QueueConfig};
 
 /// Maximum number of messages that one command moves in addition to the messages that it names. The
 /// passage of time has a bound of its own, [`Queue::moves`].
-const MOVES_PER_STEP: usize = Moves::Many.max();
+const COMMAND_MOVES_MAX: usize = Moves::Many.max();
 
 /// Maximum number of messages that one step hands out, and of sessions that it grants. The last
 /// receive call of a step is still served completely. The next step continues at once.
@@ -437,7 +437,7 @@ impl Machine for Queue {
         // All of these share one budget of moves. If it is used up, the rest is due at once: the
         // next deadline is then in the past.
         let mut moves = self.moves.max();
-        self.sort_messages(&mut moves);
+        self.reoffer_messages(&mut moves);
         self.reorder_delayed(&mut moves);
         self.end_detached_locks(&mut moves, ctx, step);
         self.end_locks(&mut moves, ctx, step);
@@ -517,7 +517,7 @@ impl Machine for Queue {
             }),
             self.idle_deadline(),
             self.transfer_deadline(),
-            self.sort_deadline(),
+            self.reoffer_deadline(),
             self.reorder_deadline(),
         ]
         .into_iter()

@@ -2,7 +2,7 @@
 //! it. A waiting call is answered exactly once.
 
 use super::demand::{Call, Demand, Lane, Link};
-use super::{MOVES_PER_STEP, Queue};
+use super::{COMMAND_MOVES_MAX, Queue};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
@@ -158,7 +158,7 @@ impl Queue {
             self.withdraw(call, ctx, step);
         }
         self.withdraw_accepts_of(receiver, ctx, step);
-        let mut moves = MOVES_PER_STEP;
+        let mut moves = COMMAND_MOVES_MAX;
         let session = self.sessions.as_ref().and_then(|sessions| sessions.held_by(receiver));
         if let Some(index) = session {
             self.unlock_session(index, end, &mut moves, ctx, step);
@@ -172,7 +172,7 @@ impl Queue {
             self.detached.entry(receiver).or_insert(end);
             self.end_detached_locks(&mut moves, ctx, step);
         }
-        step.moves += (MOVES_PER_STEP - moves) as u64;
+        step.moves += (COMMAND_MOVES_MAX - moves) as u64;
         Ok(Answer::after_commit(Outcome::Done))
     }
 

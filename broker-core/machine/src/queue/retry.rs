@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MOVES_PER_STEP, Queue};
+use super::{COMMAND_MOVES_MAX, Queue};
 use crate::description::SessionRetryOrder;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -224,7 +224,7 @@ impl Queue {
     pub(super) fn begin_to_reorder(&mut self, before: SessionRetryOrder) {
         if self.description.session_retry_order != before && self.sessions.is_some() {
             self.delays.unordered_from = Some(SequenceNumber(0));
-            self.reorder_delayed(&mut { MOVES_PER_STEP });
+            self.reorder_delayed(&mut { COMMAND_MOVES_MAX });
         }
     }
 

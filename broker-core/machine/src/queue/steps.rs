@@ -2,7 +2,7 @@
 //! shows, with their overlays. A command that exceeds a turn needs a long turn, so that it does not
 //! delay other entities of its arbiter (DESIGN D6).
 
-use super::{MOVES_PER_STEP, Queue, SERVED_PER_STEP};
+use super::{COMMAND_MOVES_MAX, Queue, SERVED_PER_STEP};
 use crate::command::{Command, ReceiveMode, SessionCommand};
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
@@ -30,7 +30,8 @@ impl Queue {
         };
         let overlay_bound = |count: u64| self.tally.overlay_bound(count);
         let with_overlays = |count: u64| count + overlay_bound(count);
-        let ended = |locks: usize| locks.min(MOVES_PER_STEP) as u64 + overlay_bound(locks as u64);
+        let ended =
+            |locks: usize| locks.min(COMMAND_MOVES_MAX) as u64 + overlay_bound(locks as u64);
         let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
         let steps = match command {
             // One for the message, one for its id.
@@ -78,7 +79,7 @@ impl Queue {
             Command::Grant { receiver, .. } => {
                 match self.link(*receiver).is_some_and(|link| link.drain.is_some()) {
                     true => {
-                        let count = existing((MOVES_PER_STEP + SERVED_PER_STEP) as u64);
+                        let count = existing((COMMAND_MOVES_MAX + SERVED_PER_STEP) as u64);
                         count + overlay_factor(ReceiveMode::ReceiveAndDelete) * overlay_bound(count)
                     }
                     false => 1,
@@ -111,7 +112,7 @@ impl Queue {
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 let dead_letters = self.dead_letter.members.len();
                 let delayed = self.delays.len() as u64;
-                let most = MOVES_PER_STEP as u64;
+                let most = COMMAND_MOVES_MAX as u64;
                 1 + dead_letters.min(most) + delayed.min(most) + self.receiver_count() as u64
             }
             Command::Commit { parts } => {

@@ -108,7 +108,7 @@ impl Queue {
                 continue;
             }
             self.insert(arrival.sequence, arrival.slot, arrival.session.as_deref());
-            self.hold_back(arrival.sequence, arrival.stage);
+            self.mark_in_flight(arrival.sequence, arrival.stage);
         }
     }
 
@@ -118,7 +118,7 @@ impl Queue {
         let settings = CopySettings::of(&role.description);
         let usage = SubscriptionUse {
             last_at: self.last_use(),
-            is_held: self.is_held(),
+            is_in_use: self.is_in_use(),
             receiver_count: self.receiver_count(),
             size_bytes: self.tally.size_bytes,
         };

@@ -21,7 +21,7 @@ const KEY: [u8; 16] = [7; 16];
 /// More messages than two steps move.
 const MANY: usize = 25_000;
 /// Maximum slots that a step visits if it moves as many messages as it may.
-const LOOKS_MAX: u64 = 16 * MOVES_PER_STEP as u64;
+const LOOKS_MAX: u64 = 16 * COMMAND_MOVES_MAX as u64;
 
 /// A queue whose turns are one stage each.
 struct Stand {
@@ -284,7 +284,7 @@ fn a_new_destination_is_heeded_in_slices() {
     assert!(stand.looks <= LOOKS_MAX, "{} slots at once", stand.looks);
     stand.queue.committed(StageNumber(stand.stage));
     stand.queue.check_invariants().unwrap();
-    assert!(stand.is_due() && stand.queue.transfers.is_sorting());
+    assert!(stand.is_due() && stand.queue.transfers.has_to_reoffer());
     stand.wait();
     assert!(!stand.effects.iter().any(|effect| matches!(effect, Effect::HandOver(_))));
     assert!(stand.settle_down() >= 1);
@@ -368,12 +368,12 @@ fn the_locks_of_a_holder_end_in_slices() {
         let locks = stand.receive(SubQueue::Main, MANY, 1);
         stand.detach(1, end);
         assert!(stand.looks <= LOOKS_MAX, "{} slots at once", stand.looks);
-        assert_eq!(stand.moves, MOVES_PER_STEP as u64);
+        assert_eq!(stand.moves, COMMAND_MOVES_MAX as u64);
         assert_eq!(stand.in_force(&locks), 0, "SET-20");
         let available = &stand.queue.main.available;
         let returned: Vec<_> = available.iter_from(SequenceNumber(0)).collect();
         let first: Vec<_> = locks.iter().map(|lock| lock.sequence()).take(returned.len()).collect();
-        assert_eq!((returned.len(), returned), (MOVES_PER_STEP, first));
+        assert_eq!((returned.len(), returned), (COMMAND_MOVES_MAX, first));
         // A lock that expires before its slice ends like its link did.
         stand.now = stand.now.plus(stand.queue.description.lock_duration);
         let turns = stand.settle_down();
@@ -397,7 +397,7 @@ fn holders_that_end_together_wait_for_each_other() {
     let locked = stand.queue.locks.len();
     for holder in (1..=5).rev() {
         stand.detach(holder, LinkEnd::Broken);
-        assert!(stand.looks <= LOOKS_MAX && stand.moves <= 2 * MOVES_PER_STEP as u64);
+        assert!(stand.looks <= LOOKS_MAX && stand.moves <= 2 * COMMAND_MOVES_MAX as u64);
     }
     stand.settle_down();
     assert_eq!((locked, stand.queue.locks.len()), (MANY, 0));

@@ -38,7 +38,7 @@ impl Topic {
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
     ) -> Result<Plan, Rejection> {
-        let plan = self.admit_after(std::slice::from_ref(message), journey, ctx)?.pop();
+        let plan = self.admit_of_journey(std::slice::from_ref(message), journey, ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
         Ok(plan)
@@ -70,12 +70,12 @@ impl Topic {
     ) -> Result<Vec<Plan>, Rejection> {
         self.refuse_status()?;
         self.refuse_unjudged(ctx)?;
-        self.admit_after(messages, &Journey::default(), ctx)
+        self.admit_of_journey(messages, &Journey::default(), ctx)
     }
 
     /// Checks messages that share one journey, in the order of SND-19. The journey is empty for new
     /// messages; for others it is their hops and copies until now.
-    fn admit_after(
+    fn admit_of_journey(
         &self,
         messages: &[InboundMessage],
         journey: &Journey,
@@ -263,7 +263,13 @@ impl Intake for Topic {
         &self.peers
     }
 
-    fn note(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+    fn apply_change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut Step,
+    ) {
         self.change(change, durability, ctx, step);
     }
 }

@@ -137,7 +137,7 @@ impl Topic {
         let shares = self.allowance(journey).divide(going_on, copies.len() - going_on);
         for copy in copies {
             let goes_on = copy.slot.copies_spent > 0;
-            copy.slot.copies_spent = if goes_on { shares.going_on } else { shares.resting };
+            copy.slot.copies_spent = if goes_on { shares.going_on } else { shares.staying };
         }
     }
 
@@ -146,7 +146,7 @@ impl Topic {
     }
 
     /// Whether the message's remaining allowance of copies suffices for all these (FWD-33).
-    pub(super) fn may_become(&self, selection: &Selection, journey: &Journey) -> bool {
+    pub(super) fn has_allowance_for(&self, selection: &Selection, journey: &Journey) -> bool {
         self.allowance(journey).suffices(selection.copies.len())
     }
 }

@@ -23,12 +23,12 @@ impl IdleDetection for Topic {
         self.usage.last_of_any_kind().max(self.family_summary.used_at)
     }
 
-    fn is_held(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         !self.slots.is_empty() || self.is_outbox_in_use()
     }
 
     /// Whether a subscription is permanently in use.
-    fn is_held_by_others(&self) -> bool {
-        self.family_summary.is_held
+    fn is_in_use_by_others(&self) -> bool {
+        self.family_summary.is_in_use
     }
 }

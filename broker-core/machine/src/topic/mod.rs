@@ -105,7 +105,7 @@ pub struct Topic {
     /// command.
     set_bytes: u64,
     /// Steps spent on judging, or estimated for light commands, since the last
-    /// [`Machine::take_judged`].
+    /// [`Machine::take_judged_steps`].
     judged_steps: u64,
     /// Maximum number of messages of the outbox that time moves in a step.
     moves: Moves,
@@ -136,7 +136,7 @@ fn sessions_of(subscription: Option<&Subscription>) -> usize {
 #[derive(Clone, Copy, Debug, Default)]
 struct FamilySummary {
     used_at: Timestamp,
-    is_held: bool,
+    is_in_use: bool,
     receiver_count: usize,
     /// Bytes at the last list of commands, with the changes of the current list.
     size_bytes: u64,
@@ -373,7 +373,7 @@ impl Machine for Topic {
         }
     }
 
-    fn take_judged(&mut self) -> u64 {
+    fn take_judged_steps(&mut self) -> u64 {
         std::mem::take(&mut self.judged_steps)
     }
 
@@ -460,10 +460,10 @@ impl Machine for Topic {
             }
         }
         // A subscription that is permanently in use is in use now (TMP-15).
-        let used_at = if family.is_held() { now } else { family.used_at() };
+        let used_at = if family.is_in_use() { now } else { family.used_at() };
         self.family_summary = FamilySummary {
             used_at: self.family_summary.used_at.max(used_at),
-            is_held: family.is_held(),
+            is_in_use: family.is_in_use(),
             receiver_count: family.subscription_receiver_count(),
             size_bytes: family.size_bytes,
         };

@@ -122,7 +122,7 @@ impl Topic {
             let selection = self.select(&content, &journey, sequence, ctx);
             if selection.excess.is_some()
                 || StagedCopies::of(&selection, &journey).exceeded_limit(ctx.limits).is_some()
-                || !self.may_become(&selection, &journey)
+                || !self.has_allowance_for(&selection, &journey)
                 || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {
                 // It waits until its rules or the limits allow it, since no message may be lost.

@@ -11,7 +11,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
 use crate::path::SubQueue;
 use crate::queue::demand::{Lane, Link};
-use crate::queue::{MOVES_PER_STEP, Queue};
+use crate::queue::{COMMAND_MOVES_MAX, Queue};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, Step};
 
@@ -141,12 +141,12 @@ impl Queue {
             let moves_max = locked as u64 + self.tally.overlay_bound(locked as u64);
             // The session is still locked, or the end of its hold may exceed the moves of a step.
             // In that case `end_session_locks` ends the hold as time passes.
-            if until > ctx.now || moves_max >= MOVES_PER_STEP as u64 {
+            if until > ctx.now || moves_max >= COMMAND_MOVES_MAX as u64 {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
-            let mut moves = MOVES_PER_STEP;
+            let mut moves = COMMAND_MOVES_MAX;
             self.end_expired_hold(index, &mut moves, ctx, step);
-            step.moves += (MOVES_PER_STEP - moves) as u64;
+            step.moves += (COMMAND_MOVES_MAX - moves) as u64;
         }
         let index = self
             .sessions

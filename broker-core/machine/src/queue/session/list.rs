@@ -11,7 +11,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::{SequenceNumber, Ticket};
 use crate::path::SubQueue;
-use crate::queue::{MOVES_PER_STEP, Queue};
+use crate::queue::{COMMAND_MOVES_MAX, Queue};
 use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
 use crate::{Ctx, Step};
@@ -199,7 +199,7 @@ impl Queue {
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
         let before = enqueued_before.unwrap_or(ctx.now);
-        let (mut count, mut overlays_left) = (0, MOVES_PER_STEP);
+        let (mut count, mut overlays_left) = (0, COMMAND_MOVES_MAX);
         while count < u64::from(count_max) && overlays_left > 0 {
             let Some(sessions) = &self.sessions else { break };
             let available = sessions.first_open().map(|(sequence, _)| sequence);

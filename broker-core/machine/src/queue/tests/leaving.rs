@@ -134,7 +134,7 @@ fn each_destination_has_its_turn() {
 fn a_turn_looks_at_no_destination_that_waits() {
     let mut stand = Stand::new(|_| {});
     stand.entrust(3_000, 1);
-    let (all, _) = stand.hand_all_over(MOVES_PER_STEP);
+    let (all, _) = stand.hand_all_over(COMMAND_MOVES_MAX);
     assert_eq!(all.len(), 3_000);
     for list in &all {
         stand.ask(list.ended(&Departure::Unknown));
@@ -148,7 +148,7 @@ fn a_turn_looks_at_no_destination_that_waits() {
     stand.wait();
     assert!(stand.looks <= LOOKS_IDLE && stand.effects.is_empty(), "{}", stand.looks);
     stand.now = stand.now.plus(TimeSpan::from_seconds(1));
-    let (again, turns) = stand.hand_all_over(MOVES_PER_STEP);
+    let (again, turns) = stand.hand_all_over(COMMAND_MOVES_MAX);
     let destinations: BTreeSet<_> = again.iter().map(|list| &list.destination).collect();
     assert_eq!((again.len(), destinations.len()), (3_000, 3_000));
     assert!(turns > 1, "a turn looks at some of them");

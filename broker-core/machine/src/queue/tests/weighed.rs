@@ -273,7 +273,7 @@ fn overlays_count_in_delivered_and_removed_messages() {
     assert!(delivered > 0 && delivered * (1 + TIMES) < most, "{delivered} in one step");
     stand.age();
     stand.ask(Command::DeleteBatch { count_max: 150, enqueued_before: None });
-    let most = MOVES_PER_STEP as u64 / TIMES + 2;
+    let most = COMMAND_MOVES_MAX as u64 / TIMES + 2;
     assert!(stand.changes > 0 && stand.changes as u64 <= most, "{} at once", stand.changes);
 }
 
@@ -345,7 +345,7 @@ fn overlays_count_when_locks_end() {
         stand.wait();
         assert_eq!(stand.queue.counts().total(), COUNT as u64, "they are locked");
         end(&mut stand);
-        let most = MOVES_PER_STEP / 100;
+        let most = COMMAND_MOVES_MAX / 100;
         assert!(stand.changes > 0 && stand.changes <= most + 1, "{} at once", stand.changes);
         stand.settle_down();
         assert_eq!(stand.queue.counts().total(), 0);

@@ -119,7 +119,7 @@ impl Queue {
         match departure {
             Departure::Taken => {
                 // The batch of the destination removed it, so its bytes are free already (FWD-25).
-                step.bytes_left += u64::from(slot.size);
+                step.bytes_departed += u64::from(slot.size);
                 let change = Change::Departed { sequence };
                 self.enact(&change, ctx.stage);
                 step.changes.push(change);
@@ -135,11 +135,11 @@ impl Queue {
                 NextOffer::After(RETRY)
             }
             Departure::NotAdmitted(rejection) => {
-                self.refused(exit, sequence, &rejection, destination, ctx, step)
+                self.not_admitted(exit, sequence, &rejection, destination, ctx, step)
             }
             Departure::Refused { reason, description } => {
                 if *exit == Exit::DeadLetters {
-                    self.keep_permanently(sequence);
+                    self.keep_until_restart(sequence);
                     return NextOffer::Continue;
                 }
                 // Texts of forwarders have the same limits as texts of clients (SET-11).
@@ -160,7 +160,7 @@ impl Queue {
     }
 
     /// Handles a message that its destination does not admit.
-    fn refused(
+    fn not_admitted(
         &mut self,
         exit: &Exit,
         sequence: SequenceNumber,
@@ -197,7 +197,7 @@ impl Queue {
                     | Condition::MaxTransferCopiesExceeded
                     | Condition::SessionIdIsNull
             ) {
-                self.keep_permanently(sequence);
+                self.keep_until_restart(sequence);
                 return NextOffer::Continue;
             }
             self.thaw(sequence);
@@ -250,7 +250,7 @@ impl Queue {
     /// taken does not hold up the others. The decision is not stored: after a restart, the dead
     /// letter is offered again. If its destination takes it then, it arrives after later ones, so
     /// the order of FWD-10 does not apply to it.
-    fn keep_permanently(&mut self, sequence: SequenceNumber) {
+    fn keep_until_restart(&mut self, sequence: SequenceNumber) {
         self.thaw(sequence);
         if self.transfers.dead_letters.waiting.remove(sequence) {
             self.dead_letter.available.insert(sequence);

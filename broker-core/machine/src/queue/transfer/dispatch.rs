@@ -89,9 +89,9 @@ impl Queue {
         match exit {
             Exit::Messages => settled && self.has_active_forwarder(),
             Exit::DeadLetters => {
-                // An unsorted message may belong before the waiting ones (FWD-10).
+                // A message to be offered again may belong before the waiting ones (FWD-10).
                 settled
-                    && !self.transfers.is_sorting()
+                    && !self.transfers.has_to_reoffer()
                     && self.is_forwarding(SubQueue::DeadLetter)
                     && self.description.status.allows_receive()
             }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use self::turns::{Position, Turns};
-use super::{MOVES_PER_STEP, Queue};
+use super::{COMMAND_MOVES_MAX, Queue};
 use crate::StageNumber;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -120,7 +120,7 @@ pub(super) struct Transfers {
     /// Messages that were available, or waited at an exit, when a new description changed whether
     /// they are forwarded. They are offered again within the budget of each step; until then no
     /// receiver and no list gets them.
-    sorting: VecDeque<SequenceSet>,
+    to_reoffer: VecDeque<SequenceSet>,
     /// Stage of a new description that makes messages leave, until it is durable. Until then none
     /// leaves.
     unsettled: Option<StageNumber>,
@@ -205,8 +205,8 @@ impl Transfers {
     pub(super) fn withdraw(&mut self, sequence: SequenceNumber) {
         self.messages.waiting.remove(sequence);
         self.dead_letters.waiting.remove(sequence);
-        for unsorted in &mut self.sorting {
-            unsorted.remove(sequence);
+        for messages in &mut self.to_reoffer {
+            messages.remove(sequence);
         }
         if let Some(destination) = self.destinations.remove(&sequence) {
             self.alter_pending(&destination, |backlog| backlog.waiting.remove(sequence));
@@ -263,13 +263,13 @@ impl Transfers {
     }
 
     /// Whether messages are still to be offered again under the current description.
-    pub(super) fn is_sorting(&self) -> bool {
-        !self.sorting.is_empty()
+    pub(super) fn has_to_reoffer(&self) -> bool {
+        !self.to_reoffer.is_empty()
     }
 
     /// Whether this message is still to be offered again.
-    pub(super) fn is_unsorted(&self, sequence: SequenceNumber) -> bool {
-        self.sorting.iter().any(|unsorted| unsorted.contains(sequence))
+    pub(super) fn is_to_be_reoffered(&self, sequence: SequenceNumber) -> bool {
+        self.to_reoffer.iter().any(|messages| messages.contains(sequence))
     }
 
     /// Destination of a pending message.
@@ -417,7 +417,7 @@ impl Queue {
             SubQueue::DeadLetter => {
                 self.is_forwarding(which)
                     && self.dead_letter.available.is_empty()
-                    && !self.transfers.is_sorting()
+                    && !self.transfers.has_to_reoffer()
             }
             SubQueue::TransferDeadLetter => false,
         };
@@ -463,31 +463,31 @@ impl Queue {
             if which == SubQueue::Main && to.is_empty() {
                 std::mem::swap(from, to);
             } else if !from.is_empty() {
-                let unsorted = std::mem::take(from);
-                self.transfers.sorting.push_back(unsorted);
+                let messages = std::mem::take(from);
+                self.transfers.to_reoffer.push_back(messages);
             }
         }
-        self.sort_messages(&mut { MOVES_PER_STEP });
+        self.reoffer_messages(&mut { COMMAND_MOVES_MAX });
     }
 
     /// Offers the messages that a changed description concerns again, lowest numbers first: to
     /// receivers, or at the exit.
-    pub(super) fn sort_messages(&mut self, moves: &mut usize) {
+    pub(super) fn reoffer_messages(&mut self, moves: &mut usize) {
         while *moves > 0 {
-            let Some(unsorted) = self.transfers.sorting.front_mut() else { return };
-            match unsorted.pop_first() {
+            let Some(messages) = self.transfers.to_reoffer.front_mut() else { return };
+            match messages.pop_first() {
                 Some(sequence) => {
                     *moves -= 1;
                     self.offer(sequence);
                 }
-                None => drop(self.transfers.sorting.pop_front()),
+                None => drop(self.transfers.to_reoffer.pop_front()),
             }
         }
     }
 
     /// Deadline in the past while messages are still to be offered again.
-    pub(super) fn sort_deadline(&self) -> Option<Timestamp> {
-        self.transfers.is_sorting().then_some(Timestamp::NONE)
+    pub(super) fn reoffer_deadline(&self) -> Option<Timestamp> {
+        self.transfers.has_to_reoffer().then_some(Timestamp::NONE)
     }
 
     /// Freezes a message: it is not available, does not expire, and counts as in transfer (LIF-05).
