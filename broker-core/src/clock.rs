@@ -24,8 +24,8 @@ pub trait Clock: Send + Sync {
 }
 
 /// System time: wall time at the start plus the boot time elapsed since, including suspended time,
-/// so that it never goes backwards. When the wall clock is changed, this clock follows it slowly,
-/// by at most a tenth of the elapsed time.
+/// so that it never goes backwards. If the wall clock is set forward or back, this clock runs up to
+/// a tenth faster or slower until both agree again: for an hour of difference, about ten hours.
 pub struct SystemClock {
     started: i64,
     state: Mutex<Slew>,

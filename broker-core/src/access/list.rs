@@ -1,7 +1,9 @@
-//! Lists of entities, which contain only entities that their reader may read (ENT-30, CON-73). The
-//! authorizer gets one question for a whole list; no entity is asked, however many there are. For a
-//! page of descriptions, the entities of the page are asked for their descriptions, until the page
-//! has its bytes.
+//! Lists of entities, which contain only entities that their reader may read (ENT-30, CON-73).
+//!
+//! The authorizer gets at most two questions for a list: one for the namespace or topic that
+//! contains the entities and, if that right does not suffice, one for all their paths together. A
+//! list of paths needs nothing from the entities. For a page of descriptions, the entities of the
+//! page are asked one after the other, until the page has its maximum bytes.
 
 use std::sync::Arc;
 

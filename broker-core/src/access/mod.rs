@@ -6,8 +6,9 @@
 //!                                   │             │                             │
 //!                                   │        Authorizer, once per entity     links, waiting calls
 //!                                   │             ▼                             ▼
-//!                                   └─ manages, Entitlement: actions, end, epoch ◄── Lapses closes
-//!                                      lists                                       them at the end
+//!                                   └─ manages, Entitlement: actions, end, epoch
+//!                                      lists    ▲
+//!                                               └ ExpiringGrants closes links and calls at the end
 //! ```
 //!
 //! A transport has one [`Access`] for each principal, usually one for each connection. The access

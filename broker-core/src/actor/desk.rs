@@ -1,5 +1,6 @@
 //! Desk of an arbiter: submits the stages of its trees, takes completions, notifies the actors, and
-//! only then releases replies (DESIGN D3, D5).
+//! only then releases replies (DESIGN D3, D5). Each tree has a tray on it, with the actors of the
+//! tree and the state of its submissions; drives refer to a tray by its number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use crate::store::StoreError;
 use crate::telemetry::Telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
-/// A tree with its actors and its submission state.
+/// The data of the desk about one tree: its actors and its submission state.
 pub(super) struct Tray {
     id: EntityId,
     tree: Rc<RefCell<Tree>>,

@@ -64,7 +64,9 @@ pub(super) struct Drive {
     pub(super) inlet: Arc<Inlet>,
     observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Desk of the arbiter, which submits the stages of its trees.
     pub(super) desk: Rc<Desk>,
+    /// Number of the tree on the desk.
     pub(super) tray: u64,
     namespace: Recipient<IdleElapsed>,
     pub(super) queue_timeout: QueueTimeout,
@@ -77,7 +79,7 @@ pub(super) struct Drive {
     wakes_at: Cell<Option<Timestamp>>,
     /// The held sessions by their holders.
     sessions: RefCell<BTreeMap<ReceiverId, DrivenSession>>,
-    /// Round that waits until nothing is held.
+    /// Round of a stop that waits until [`Self::holds_something`] is false.
     held_round: RefCell<Option<Arc<Round>>>,
 }
 
@@ -404,7 +406,7 @@ impl Drive {
         }) || (self.is_running() && !self.inlet.is_empty())
     }
 
-    /// Keeps a round until nothing is held.
+    /// Keeps a round until no client holds a lock and no command waits here.
     pub(super) fn keep(&self, round: Arc<Round>) {
         self.held_round.replace(Some(round));
     }

@@ -14,8 +14,9 @@ pub(super) struct OrderedEntity {
     pub(super) later: Vec<usize>,
 }
 
-/// Orders entities by their needs. As few as possible come before one of their needs: one of each
-/// circle.
+/// Orders entities so that each comes after all entities that it needs. In a circle that is
+/// impossible: there one entity comes first, before a need of its own, and [`OrderedEntity::later`]
+/// names that need.
 pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<OrderedEntity> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
     let mut open: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());

@@ -67,7 +67,8 @@ struct OpenLink {
     /// know it.
     entity: Option<Arc<dyn GrantedEntity>>,
     outlet: Weak<dyn Outlet>,
-    /// Set if the link was never opened, or has already been notified of its end.
+    /// Whether the link must not be notified of its end: it was never opened, or it has already got
+    /// the notification.
     has_failed: Arc<AtomicBool>,
 }
 
@@ -307,9 +308,9 @@ impl Entitlement {
         self.lock().links.remove(&receiver);
     }
 
-    /// Watches a link over which nothing is pushed, so that it is notified when its purpose is no
-    /// longer granted. All grants of the link share `is_notified`, so that it gets only one
-    /// notification.
+    /// Watches a link over which nothing is pushed, so that `outlet` is notified when its purpose
+    /// is no longer granted. All grants of the link share the flag, which is set with the first
+    /// notification, so that the link gets only one.
     pub(crate) fn watch(
         self: &Arc<Self>,
         purpose: Action,

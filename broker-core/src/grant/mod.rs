@@ -3,7 +3,7 @@
 //! ```text
 //!  Access ──gives──► Pass ──in──► Entity ──► Entitlement::judge, for each command
 //!                     │                      Entitlement::track, for links and waiting calls
-//!                     └─ held: Arc<Entitlement> ◄── Lapses ends it with its open links and calls
+//!                     └─ held: Arc<Entitlement> ◄── ExpiringGrants ends it, its links and calls
 //! ```
 //!
 //! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a

@@ -30,9 +30,9 @@ impl ViaGrant {
     }
 
     /// Refuses a command whose messages may not go to their destination; also a commit with such an
-    /// operation. `way` is the destination that the handle permits. The match names every command,
-    /// also commands of sessions, topics and rules, so that a new one with a destination cannot
-    /// bypass this check.
+    /// operation. `granted` is the grant of the handle, if it has one. The match names every
+    /// command, also commands of sessions, topics and rules, so that a new one with a destination
+    /// cannot bypass this check.
     pub(crate) fn check(
         way: Option<&Self>,
         command: &Command,
@@ -129,6 +129,7 @@ impl ViaGrant {
     }
 
     /// Watches a link, so that it is notified when it may no longer send to the destination.
+    /// `notified` is the outlet of the link, and the flag whether it has been notified.
     pub(crate) fn watch(
         &self,
         receiver: ReceiverId,

@@ -189,7 +189,8 @@ impl<M: Machine> Shell<M> {
         if let Some(request) = self.take_prepared() {
             self.take(request, now, out, &mut turn)?;
         }
-        // Loaded contents waited for the preparation; nothing else would resume them.
+        // If a command was being prepared, the step above has left loaded contents aside. They are
+        // handed over now, since nothing else would wake this shell for them.
         if !self.preparation.is_unfinished {
             self.hand_over_loaded(now, out, &mut turn)?;
         }
@@ -448,7 +449,8 @@ impl<M: Machine> Shell<M> {
         run(&mut self.machine, &mut ctx)
     }
 
-    /// Runs one atomic unit of the machine: stages its changes together, and releases its effects.
+    /// Calls the machine once with `run`, as one atomic unit: stages all changes of the call
+    /// together, and releases its effects.
     fn step(
         &mut self,
         out: &mut Vec<Release>,

@@ -327,7 +327,8 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Answers a send that needs no room, for example because a check before the check of room
-    /// refuses it (SND-19). Returns other sends unanswered.
+    /// refuses it (SND-19): applies it as if the store were busy. If the machine refuses it for
+    /// that reason, the send needs room, and is returned unanswered.
     #[cold]
     fn check(
         &mut self,

@@ -7,7 +7,8 @@ use crate::command::MessageFacts;
 use crate::machine::Machine;
 use crate::telemetry::TurnCounts;
 
-/// Number of steps at which an ordinary turn takes no further command.
+/// Number of steps at which a turn takes no further command. It holds for ordinary and long turns,
+/// not for a turn that has the whole arbiter, since no other work waits then.
 const TURN_STEPS_MAX: u64 = 1_024;
 
 /// Rule evaluation counts one step of a turn per 2^`EVALUATION_SHIFT` of its own steps, so that one
@@ -43,13 +44,15 @@ impl Turn {
         self.counts.redelivered += u64::from(facts.delivery_count > 0);
     }
 
-    /// Weight of the turn; a step takes about one microsecond.
+    /// All steps of the turn: its own, and one for each delivery. A step takes about one
+    /// microsecond.
     #[must_use]
     pub const fn weight(&self) -> u64 {
         self.steps.saturating_add(self.counts.delivered)
     }
 
-    /// Counts the moves or changes of an atomic unit, whichever is more.
+    /// Adds the steps of one call of the machine: the number of its moves or of its changes,
+    /// whichever is more.
     pub(super) const fn weigh(&mut self, moves: u64, changes: u64) {
         self.steps += if moves > changes { moves } else { changes };
     }

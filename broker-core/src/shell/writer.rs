@@ -48,8 +48,9 @@ enum Halt {
 }
 
 impl State {
-    /// Whether a batch was completed while an earlier one is pending. After an unknown outcome this
-    /// means nothing, since all batches are submitted again.
+    /// Whether a pending batch that is not the first was completed, which no store may do. After an
+    /// unknown outcome (`halt` is set) such a completion is no fault: all batches are submitted
+    /// again in any case.
     fn overtakes(&self, id: BatchId, round: u32) -> bool {
         self.halt.is_none() && self.pending.iter().any(|one| one.id == id && one.round == round)
     }

@@ -35,8 +35,8 @@ pub(super) trait TransactionOwner: Send + Sync {
     /// Rolls a transaction back if it has timed out, or has been empty for the maximum duration.
     fn roll_back_over(&self, id: TransactionId, now: Timestamp);
 
-    /// Rolls back the transaction that times out first, if together they hold more than twice
-    /// `bytes`.
+    /// Rolls back the transaction of this owner that is evicted first, if all its transactions
+    /// together hold more than twice `bytes`.
     fn roll_back_oldest(&self, bytes: u64);
 }
 
@@ -69,7 +69,7 @@ struct LedgerEntry {
 }
 
 impl EvictionTime {
-    /// Lower bound of all ends without an operation.
+    /// Lower bound of the eviction times of empty transactions.
     pub(super) const FIRST_EMPTY: Self = Self::Empty(Timestamp::NONE);
 
     /// Whether it has an operation, so that its time runs.
@@ -90,9 +90,13 @@ impl TransactionBudget {
         Self { budget, ledger: Mutex::default() }
     }
 
-    /// Takes room. If there is none, transactions that are over release theirs first, in any book
-    /// (TXN-06); then the oldest of the book that holds the most, if that is more than twice the
-    /// total of this book. Must be called without holding the lock of a book.
+    /// Takes room for a request. If there is none, transactions are rolled back until there is:
+    /// first all in any book that have timed out or were empty for the maximum duration (TXN-06),
+    /// then the oldest of the book that holds the most, if it holds more than twice as much as the
+    /// book of the request would. Must be called without holding the lock of a book.
+    ///
+    /// # Errors
+    /// `ServerBusy` if no more transactions may be rolled back.
     pub(super) fn take(
         &self,
         asker: RoomRequest,

@@ -87,7 +87,8 @@ impl NamespaceActor {
                 entity.actor.is_none() && matches!(entity.state, State::Retiring | State::Deleting)
             })
         };
-        // Actors retire in order: a search from the end usually stops at the first one.
+        // The actors got their requests to retire in this order, and usually end in it. So a search
+        // from the end usually stops at the first one while any actor is left.
         if !owner.subscriptions.iter().rev().chain([&root]).all(is_retired) {
             return;
         }

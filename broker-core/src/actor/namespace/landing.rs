@@ -20,7 +20,8 @@ pub(super) enum AfterLanding {
     Leave,
 }
 
-/// No transfer of an entity without an actor, or of a whole such tree, is on its way.
+/// All transfers that others took over from an entity, or from its tree, have landed or failed. The
+/// actors had ended before.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Landed {

@@ -1,5 +1,5 @@
-//! Stop of a broker: ends waits, and retires every entity as soon as nothing is held or the grace
-//! period is over.
+//! Stop of a broker: ends waiting calls at once, and retires every entity as soon as no client
+//! holds a lock and no command waits anywhere, or when the grace period is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::actor::messages::{EndWaits, Retire, RetireWhen, Round, RoundQuestion,
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
-/// Ends all waits. Retires every entity when nothing is held, at the latest after `grace`.
+/// Ends all waiting calls. Retires every entity when no client holds a lock and no command waits
+/// anywhere, at the latest after `grace`.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Stop {
@@ -46,8 +47,9 @@ impl NamespaceActor {
         })
     }
 
-    /// Asks all entities repeatedly whether something is held. An entity that holds something
-    /// answers when it no longer does, so no timer is needed.
+    /// Asks all entities, in rounds, whether a client holds a lock or a command waits there. An
+    /// entity answers as soon as neither is the case, so no timer is needed. A round without a turn
+    /// of any entity in between is the last one.
     fn retire_when_nothing_is_held(&self, context: &mut Context<Self>) {
         let turns = self.shared.pulses.turns();
         let (round, result) = Round::begin(RoundScope::Held);
@@ -58,8 +60,8 @@ impl NamespaceActor {
         let look = result.into_actor(self).map(move |result, namespace, context| {
             // The grace period may have ended.
             let Some(grace) = namespace.grace else { return };
-            // An entity asked early may have received mail from one asked later: that counts as a
-            // turn.
+            // An entity that answered early may have received mail from another one since. Taking
+            // that mail was a turn, so the number of turns has changed and another round follows.
             if result.unwrap_or(true) && namespace.shared.pulses.turns() == turns {
                 context.cancel_future(grace);
                 namespace.retire_all(context);
