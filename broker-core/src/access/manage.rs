@@ -311,7 +311,7 @@ impl Access {
     /// suffices, a refusal of the other one delays nothing (SEC-26).
     async fn allow_destination(&self, place: usize, path: &str) -> Result<(), BrokerError> {
         let shown =
-            self.check.as_ref().and_then(|door| door.destination_accesses.get(place)?.as_ref());
+            self.check.as_ref().and_then(|check| check.destination_accesses.get(place)?.as_ref());
         let Some(shown) = shown else {
             return self.allow(Action::BeForwardedTo, path).await.map(|_| ());
         };

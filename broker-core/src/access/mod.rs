@@ -126,7 +126,7 @@ impl Broker {
     /// Returns the access of a principal. Its authorizer decides about the rights.
     #[must_use]
     pub fn access(&self, principal: Principal) -> Access {
-        let door = AccessCheck {
+        let check = AccessCheck {
             state: Mutex::new(AccessState {
                 principal: Arc::new(principal),
                 version: 0,
@@ -135,7 +135,7 @@ impl Broker {
             reads: ReadRule::ByManage,
             destination_accesses: [None, None],
         };
-        Access { broker: self.clone(), check: Some(Arc::new(door)) }
+        Access { broker: self.clone(), check: Some(Arc::new(check)) }
     }
 
     /// Returns an access with the rights of a policy, without a key and independent of the
@@ -162,32 +162,29 @@ impl Access {
     /// over no grants.
     #[must_use]
     pub fn with_listen_reads(&self) -> Self {
-        let Some(door) = &self.check else { return self.clone() };
-        let principal = Arc::clone(&door.lock().principal);
+        let Some(check) = &self.check else { return self.clone() };
+        let principal = Arc::clone(&check.lock().principal);
         let state = AccessState { principal, version: 0, held: GrantCache::default() };
-        let shown_for = door.destination_accesses.clone();
-        let door = AccessCheck {
+        let destination_accesses = check.destination_accesses.clone();
+        let check = AccessCheck {
             state: Mutex::new(state),
             reads: ReadRule::ByListen,
-            destination_accesses: shown_for,
+            destination_accesses,
         };
-        Self { broker: self.broker.clone(), check: Some(Arc::new(door)) }
+        Self { broker: self.broker.clone(), check: Some(Arc::new(check)) }
     }
 
     /// Returns this access with the credentials that were presented for the destinations an entity
     /// will forward to: first messages, second dead-lettered messages (HTP-18). For a destination
     /// without them, the principal of this access decides. It takes over no grants.
     #[must_use]
-    pub fn with_destination_credentials(&self, shown_for: [Option<Self>; 2]) -> Self {
-        let Some(door) = &self.check else { return self.clone() };
-        let principal = Arc::clone(&door.lock().principal);
+    pub fn with_destination_credentials(&self, destination_accesses: [Option<Self>; 2]) -> Self {
+        let Some(check) = &self.check else { return self.clone() };
+        let principal = Arc::clone(&check.lock().principal);
         let state = AccessState { principal, version: 0, held: GrantCache::default() };
-        let door = AccessCheck {
-            state: Mutex::new(state),
-            reads: door.reads,
-            destination_accesses: shown_for,
-        };
-        Self { broker: self.broker.clone(), check: Some(Arc::new(door)) }
+        let check =
+            AccessCheck { state: Mutex::new(state), reads: check.reads, destination_accesses };
+        Self { broker: self.broker.clone(), check: Some(Arc::new(check)) }
     }
 
     /// The broker. Calls on it directly, instead of through this access, are not checked.
@@ -240,17 +237,17 @@ impl Access {
     /// refusal here is no failed attempt of the principal, so its answer is not delayed (SEC-26).
     /// The grant is not remembered.
     async fn is_allowed_without_delay(&self, action: Action, path: &str) -> bool {
-        let Some(door) = &self.check else { return true };
+        let Some(check) = &self.check else { return true };
         let resource: Arc<str> = canonical(path).into();
         if resource.len() > PATH_BYTES_MAX {
             return false;
         }
-        let principal = Arc::clone(&door.lock().principal);
+        let principal = Arc::clone(&check.lock().principal);
         let asked = std::slice::from_ref(&resource);
         let grants = question::ask_all(&self.broker, &principal, asked).await;
         grants.iter().any(|grant| {
             let lasts = grant.until.is_none_or(|until| self.broker.now() < until);
-            lasts && door.actions(grant).contains(action)
+            lasts && check.actions(grant).contains(action)
         })
     }
 
@@ -260,8 +257,8 @@ impl Access {
     /// # Errors
     /// `Unauthorized`.
     pub async fn require_valid_credentials(&self) -> Result<(), BrokerError> {
-        let Some(door) = &self.check else { return Ok(()) };
-        let asked = self.held(door, "").await;
+        let Some(check) = &self.check else { return Ok(()) };
+        let asked = self.held(check, "").await;
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
@@ -269,7 +266,7 @@ impl Access {
     /// refused or counted: for clients that may still present better credentials.
     pub async fn has_valid_credentials(&self) -> bool {
         match &self.check {
-            Some(door) => self.held(door, "").await.is_ok(),
+            Some(check) => self.held(check, "").await.is_ok(),
             None => true,
         }
     }
@@ -277,19 +274,19 @@ impl Access {
     /// Whether the credentials of the principal are valid, for clients that present no others. An
     /// invalid token is a failed attempt, as with [`Self::is_allowed`].
     pub async fn verify_credentials(&self) -> bool {
-        let Some(door) = &self.check else { return true };
-        let asked = self.held(door, "").await;
+        let Some(check) = &self.check else { return true };
+        let asked = self.held(check, "").await;
         asked.map_err(|rejection| self.log_attempt(rejection, "")).is_ok()
     }
 
     /// Whether any remembered grant is still in force. The authorizer is not asked (SEC-16).
     #[must_use]
     pub fn holds(&self) -> bool {
-        let Some(door) = &self.check else { return true };
+        let Some(check) = &self.check else { return true };
         let lasts = |held: &Arc<Entitlement>| {
             held.end_reason(|| self.broker.now()).is_none() && !held.is_refused()
         };
-        door.lock().held.iter().any(|(_, held)| lasts(held))
+        check.lock().held.iter().any(|(_, held)| lasts(held))
     }
 
     /// Returns a handle on an entity or sub-queue for a purpose. A missing right is refused before
@@ -370,8 +367,8 @@ impl Access {
     /// Forgets grants for entities without a handle; they are requested again when needed. For
     /// transports with many accesses for one connection.
     pub fn forget_unused(&self) {
-        if let Some(door) = &self.check {
-            door.lock().held.forget_unused();
+        if let Some(check) = &self.check {
+            check.lock().held.forget_unused();
         }
     }
 
@@ -420,8 +417,8 @@ impl Access {
         action: Action,
         resource: &str,
     ) -> Result<Option<Arc<Pass>>, Rejection> {
-        let Some(door) = &self.check else { return Ok(None) };
-        let held = self.held(door, resource).await?;
+        let Some(check) = &self.check else { return Ok(None) };
+        let held = self.held(check, resource).await?;
         held.check_purpose(action, || self.broker.now())?;
         Ok(Some(self.pass_with(held)))
     }
@@ -434,7 +431,7 @@ impl Access {
     /// authorizer.
     async fn held(
         &self,
-        door: &AccessCheck,
+        check: &AccessCheck,
         resource: &str,
     ) -> Result<Arc<Entitlement>, Rejection> {
         if resource.len() > PATH_BYTES_MAX {
@@ -445,30 +442,30 @@ impl Access {
             );
             return Err(Rejection::argument(detail));
         }
-        let known = door.lock().held.get(resource);
+        let known = check.lock().held.get(resource);
         match known {
             Some(held) if held.end_reason(|| self.broker.now()).is_none() && !held.is_refused() => {
                 Ok(held)
             }
-            known => self.ask(door, resource, known.as_ref()).await,
+            known => self.ask(check, resource, known.as_ref()).await,
         }
     }
 
     /// Asks the authorizer and remembers its answer.
     async fn ask(
         &self,
-        door: &AccessCheck,
+        check: &AccessCheck,
         resource: &str,
         known: Option<&Arc<Entitlement>>,
     ) -> Result<Arc<Entitlement>, Rejection> {
         loop {
             let (principal, version) = {
-                let state = door.lock();
+                let state = check.lock();
                 (Arc::clone(&state.principal), state.version)
             };
             let grant = question::ask(&self.broker, &principal, resource).await?;
-            let actions = door.actions(&grant);
-            let mut state = door.lock();
+            let actions = check.actions(&grant);
+            let mut state = check.lock();
             if state.version != version {
                 // The client presented new credentials meanwhile.
                 continue;
@@ -490,8 +487,8 @@ impl Access {
 impl Issuer for Access {
     fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a> {
         Box::pin(async move {
-            let Some(door) = &self.check else { return Ok(None) };
-            let held = self.held(door, path).await?;
+            let Some(check) = &self.check else { return Ok(None) };
+            let held = self.held(check, path).await?;
             Ok(Some(self.pass_with(held)))
         })
     }
@@ -508,7 +505,7 @@ impl AccessCheck {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The actions that a grant allows through this door.
+    /// The actions that a grant allows through this access.
     fn actions(&self, grant: &Grant) -> Actions {
         let actions = grant.actions();
         if self.reads == ReadRule::ByListen && actions.contains(Action::Overview) {

@@ -22,9 +22,9 @@ impl Access {
     /// handles follow: operations that are still granted go on, others end (SEC-15). Returns when
     /// the authorizer has answered for every entity with a handle.
     pub async fn renew(&self, principal: Principal) {
-        let Some(door) = &self.check else { return };
+        let Some(check) = &self.check else { return };
         let used = {
-            let mut state = door.lock();
+            let mut state = check.lock();
             if *state.principal == principal {
                 return;
             }
@@ -40,7 +40,7 @@ impl Access {
         };
         let ask = |(resource, held): (Box<str>, Arc<Entitlement>)| -> PendingQuestion<'_> {
             Box::pin(async move {
-                if let Err(reason) = self.ask(door, &resource, Some(&held)).await {
+                if let Err(reason) = self.ask(check, &resource, Some(&held)).await {
                     held.refuse(reason);
                 }
             })

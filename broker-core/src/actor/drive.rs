@@ -67,7 +67,7 @@ pub(super) struct Drive {
     /// Desk of the arbiter, which submits the stages of its trees.
     pub(super) desk: Rc<Desk>,
     /// Number of the tree on the desk.
-    pub(super) tray: u64,
+    pub(super) tray_number: u64,
     namespace: Recipient<IdleElapsed>,
     pub(super) queue_timeout: QueueTimeout,
     /// Moves messages to other entities.
@@ -91,10 +91,10 @@ pub(super) struct DriveParts {
     pub(super) observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
-    pub(super) tray: u64,
+    pub(super) tray_number: u64,
     pub(super) namespace: Recipient<IdleElapsed>,
     pub(super) courier: Courier,
-    pub(super) patience: QueueTimeout,
+    pub(super) queue_timeout: QueueTimeout,
 }
 
 /// Maximum time that sends, and lists from other entities, wait for their turn while others need
@@ -137,10 +137,10 @@ impl Drive {
             observed,
             clock,
             desk,
-            tray,
+            tray_number,
             namespace,
             courier,
-            patience,
+            queue_timeout,
         } = parts;
         let machine = shell.machine();
         observed.publish(&machine.counts(), machine.size_bytes(), machine.oldest_available_at());
@@ -158,9 +158,9 @@ impl Drive {
             observed,
             clock,
             desk,
-            tray,
+            tray_number,
             namespace,
-            queue_timeout: patience,
+            queue_timeout,
             courier,
             entity: OnceCell::new(),
             wakes_at: Cell::new(None),
@@ -245,7 +245,7 @@ impl Drive {
                 }
                 let to_wake = self.tree.borrow_mut().take_to_wake();
                 if !to_wake.is_empty() {
-                    self.desk.wake(self.tray, &to_wake);
+                    self.desk.wake(self.tray_number, &to_wake);
                 }
                 release_all(&mut releases);
                 let outgoing = shell.take_outgoing();
@@ -261,7 +261,7 @@ impl Drive {
                     }
                 }
                 if self.tree.borrow().wants_submit(now) {
-                    self.desk.mark_dirty(self.tray);
+                    self.desk.mark_dirty(self.tray_number);
                 }
             }
             Ok(Err(failure)) => {
@@ -304,7 +304,7 @@ impl Drive {
         }
         release_all(&mut releases);
         self.held_round.take();
-        self.desk.fail(self.tray, why);
+        self.desk.fail(self.tray_number, why);
     }
 
     /// Ends the tree if an append failed whose notification is still on its way; commands then wait

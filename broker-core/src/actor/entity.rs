@@ -178,7 +178,7 @@ impl EntityActor {
         if !self.awaits_long_turn {
             self.turn(context, |shell, now, out| shell.run([], now, out));
         } else if drive.tree.borrow().wants_submit(drive.clock.now()) {
-            drive.desk.mark_dirty(drive.tray);
+            drive.desk.mark_dirty(drive.tray_number);
         }
     }
 
@@ -260,7 +260,7 @@ impl EntityActor {
             return;
         }
         if let Some((_, done)) = self.retired.take() {
-            self.drive.desk.leave(self.drive.tray, self.drive.number);
+            self.drive.desk.leave(self.drive.tray_number, self.drive.number);
             done();
             context.stop();
         }
@@ -283,7 +283,7 @@ impl Actor for EntityActor {
     fn started(&mut self, context: &mut Self::Context) {
         let drive = &self.drive;
         drive.connect(&context.address());
-        drive.desk.connect(drive.tray, drive.number, context.address().recipient());
+        drive.desk.connect(drive.tray_number, drive.number, context.address().recipient());
         drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
@@ -415,8 +415,8 @@ impl Handler<Retire> for EntityActor {
         drop(tree);
         self.retired = Some((last, done));
         if drive.retire() {
-            drive.desk.halt(drive.tray);
-            drive.desk.mark_dirty(drive.tray);
+            drive.desk.halt(drive.tray_number);
+            drive.desk.mark_dirty(drive.tray_number);
         }
         self.end_if_quiet(context);
     }
@@ -432,7 +432,7 @@ pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<SharedTree>) + Send>);
 pub(super) struct SharedTree {
     pub(super) tree: Rc<RefCell<Tree>>,
     pub(super) desk: Rc<Desk>,
-    pub(super) tray: u64,
+    pub(super) tray_number: u64,
 }
 
 impl Handler<Adopt> for EntityActor {
@@ -444,7 +444,7 @@ impl Handler<Adopt> for EntityActor {
         start(home.then(|| SharedTree {
             tree: Rc::clone(&drive.tree),
             desk: Rc::clone(&drive.desk),
-            tray: drive.tray,
+            tray_number: drive.tray_number,
         }));
     }
 }

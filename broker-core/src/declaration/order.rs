@@ -19,7 +19,7 @@ pub(super) struct OrderedEntity {
 /// names that need.
 pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<OrderedEntity> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
-    let mut open: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
+    let mut unmet: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
     for (index, of) in needs.iter().enumerate() {
         let of: BTreeSet<usize> = of.iter().copied().filter(|need| *need < needs.len()).collect();
         for need in &of {
@@ -27,24 +27,24 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<O
                 dependents.push(index);
             }
         }
-        open.push(of);
+        unmet.push(of);
         breather.step().await;
     }
     let mut waiting: BTreeSet<usize> = (0..needs.len()).collect();
     let mut ready: BTreeSet<usize> =
-        open.iter().enumerate().filter(|(_, of)| of.is_empty()).map(|(index, _)| index).collect();
+        unmet.iter().enumerate().filter(|(_, of)| of.is_empty()).map(|(index, _)| index).collect();
     let mut placed = Vec::with_capacity(needs.len());
     while let Some(first) = waiting.first().copied() {
         let index = match ready.pop_first() {
             Some(index) => index,
-            None => find_circle(first, &open, breather).await,
+            None => find_circle(first, &unmet, breather).await,
         };
         breather.step().await;
         waiting.remove(&index);
-        let later = open.get_mut(index).map(std::mem::take).unwrap_or_default();
+        let later = unmet.get_mut(index).map(std::mem::take).unwrap_or_default();
         placed.push(OrderedEntity { index, later: later.into_iter().collect() });
         for dependent in needed_by.get(index).into_iter().flatten() {
-            let Some(of) = open.get_mut(*dependent) else { continue };
+            let Some(of) = unmet.get_mut(*dependent) else { continue };
             of.remove(&index);
             if of.is_empty() && waiting.contains(dependent) {
                 ready.insert(*dependent);
@@ -55,10 +55,10 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<O
 }
 
 /// Follows needs until an index repeats. If no entity is ready, a circle exists.
-async fn find_circle(first: usize, open: &[BTreeSet<usize>], breather: &mut Yielder) -> usize {
+async fn find_circle(first: usize, unmet: &[BTreeSet<usize>], breather: &mut Yielder) -> usize {
     let (mut at, mut seen) = (first, BTreeSet::new());
     while seen.insert(at) {
-        at = open.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
+        at = unmet.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
         // Many circles may follow from one long chain.
         breather.step().await;
     }

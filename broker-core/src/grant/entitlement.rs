@@ -69,7 +69,7 @@ struct OpenLink {
     outlet: Weak<dyn Outlet>,
     /// Whether the link must not be notified of its end: it was never opened, or it has already got
     /// the notification.
-    has_failed: Arc<AtomicBool>,
+    needs_no_notice: Arc<AtomicBool>,
 }
 
 /// Rights for a group of commands.
@@ -89,7 +89,7 @@ pub(crate) struct TrackedCommand {
     outlet: Option<Weak<dyn Outlet>>,
     /// Set when the command is answered, so that it no longer waits.
     is_answered: AtomicBool,
-    has_failed: Arc<AtomicBool>,
+    needs_no_notice: Arc<AtomicBool>,
 }
 
 impl Entitlement {
@@ -123,7 +123,7 @@ impl Entitlement {
         state.refusal = None;
         // Links unknown to their entity continue and can be notified again.
         for link in state.links.values().filter(|link| link.entity.is_none()) {
-            link.has_failed.store(false, Ordering::Release);
+            link.needs_no_notice.store(false, Ordering::Release);
         }
         let is_limited = grant.until.is_some() || grant.epoch.is_some();
         self.is_limited.store(is_limited, Ordering::Relaxed);
@@ -297,7 +297,7 @@ impl Entitlement {
             entity: entity(),
             outlet: request.reply.outlet().map(Arc::downgrade),
             is_answered: AtomicBool::new(false),
-            has_failed: Arc::default(),
+            needs_no_notice: Arc::default(),
         });
         request.reply.watch(Arc::clone(&tracked) as Arc<dyn AnswerObserver>);
         Some(tracked)
@@ -315,12 +315,12 @@ impl Entitlement {
         self: &Arc<Self>,
         purpose: Action,
         receiver: ReceiverId,
-        (outlet, is_notified): (&Arc<dyn Outlet>, &Arc<AtomicBool>),
+        (outlet, needs_no_notice): (&Arc<dyn Outlet>, &Arc<AtomicBool>),
         now: impl Fn() -> Timestamp,
     ) {
-        let (outlet, has_failed) = (Arc::downgrade(outlet), Arc::clone(is_notified));
+        let (outlet, needs_no_notice) = (Arc::downgrade(outlet), Arc::clone(needs_no_notice));
         let mut state = self.lock();
-        state.add_link(receiver, OpenLink { purpose, entity: None, outlet, has_failed });
+        state.add_link(receiver, OpenLink { purpose, entity: None, outlet, needs_no_notice });
         self.watch_end(state, now);
     }
 
@@ -361,9 +361,15 @@ impl Entitlement {
         state.links.retain(|receiver, link| {
             let is_over = !granted.contains(link.purpose);
             if is_over {
-                let (outlet, has_failed) =
-                    (Weak::clone(&link.outlet), Arc::clone(&link.has_failed));
-                closed.push((*receiver, link.purpose, link.entity.clone(), outlet, has_failed));
+                let (outlet, needs_no_notice) =
+                    (Weak::clone(&link.outlet), Arc::clone(&link.needs_no_notice));
+                closed.push((
+                    *receiver,
+                    link.purpose,
+                    link.entity.clone(),
+                    outlet,
+                    needs_no_notice,
+                ));
             }
             !is_over || link.entity.is_none()
         });
@@ -376,9 +382,9 @@ impl Entitlement {
         for (call, entity) in waits {
             entity.submit_own(Command::CancelReceive { call }, Reply::without_receiver());
         }
-        for (receiver, purpose, entity, outlet, has_failed) in closed {
+        for (receiver, purpose, entity, outlet, needs_no_notice) in closed {
             // Calling `reason` takes the lock that was released above.
-            let closing = Closing { outlet, receiver, reason: reason(purpose), has_failed };
+            let closing = Closing { outlet, receiver, reason: reason(purpose), needs_no_notice };
             let detach = Command::Detach { receiver: closing.receiver, end: LinkEnd::ByBroker };
             match entity {
                 Some(entity) => {
@@ -386,7 +392,7 @@ impl Entitlement {
                 }
                 None => {
                     closing.release(Vec::new());
-                    closing.has_failed.store(true, Ordering::Release);
+                    closing.needs_no_notice.store(true, Ordering::Release);
                 }
             }
         }
@@ -439,13 +445,13 @@ impl TrackedCommand {
         let held = &self.held;
         let mut state = held.lock();
         if let (Some(receiver), Some(outlet)) = (self.receiver, &self.outlet)
-            && !self.has_failed.load(Ordering::Acquire)
+            && !self.needs_no_notice.load(Ordering::Acquire)
         {
             let link = OpenLink {
                 purpose: Action::Receive,
                 entity: Some(self.entity.clone()),
                 outlet: Weak::clone(outlet),
-                has_failed: Arc::clone(&self.has_failed),
+                needs_no_notice: Arc::clone(&self.needs_no_notice),
             };
             state.add_link(receiver, link);
         }
@@ -458,7 +464,7 @@ impl TrackedCommand {
     /// Ends the wait of a command. A failed command has opened no link.
     fn close(&self, has_failed: bool) {
         self.is_answered.store(true, Ordering::Release);
-        self.has_failed.store(has_failed, Ordering::Release);
+        self.needs_no_notice.store(has_failed, Ordering::Release);
         let mut state = self.held.lock();
         if self.waits {
             state.waits.remove(&self.ticket);
@@ -500,12 +506,12 @@ struct Closing {
     outlet: Weak<dyn Outlet>,
     receiver: ReceiverId,
     reason: Rejection,
-    has_failed: Arc<AtomicBool>,
+    needs_no_notice: Arc<AtomicBool>,
 }
 
 impl Outlet for Closing {
     fn release(&self, _: Vec<Released>) {
-        if self.has_failed.load(Ordering::Acquire) {
+        if self.needs_no_notice.load(Ordering::Acquire) {
             return;
         }
         if let Some(outlet) = self.outlet.upgrade() {

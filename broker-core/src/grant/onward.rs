@@ -34,16 +34,18 @@ impl ViaGrant {
     /// command, also commands of sessions, topics and rules, so that a new one with a destination
     /// cannot bypass this check.
     pub(crate) fn check(
-        way: Option<&Self>,
+        granted: Option<&Self>,
         command: &Command,
         now: impl Fn() -> Timestamp,
     ) -> Result<(), Rejection> {
         match command {
-            Command::SendVia { destination, .. } => Self::check_destination(way, destination, now),
-            Command::Check { operation } => Self::check_operation(way, operation, now),
-            Command::Commit { parts } => {
-                parts.iter().try_for_each(|part| Self::check_operation(way, &part.operation, &now))
+            Command::SendVia { destination, .. } => {
+                Self::check_destination(granted, destination, now)
             }
+            Command::Check { operation } => Self::check_operation(granted, operation, now),
+            Command::Commit { parts } => parts
+                .iter()
+                .try_for_each(|part| Self::check_operation(granted, &part.operation, &now)),
             Command::Send { .. }
             | Command::SendBatch { .. }
             | Command::TransferIn { .. }
@@ -99,13 +101,13 @@ impl ViaGrant {
 
     /// As [`ViaGrant::check`], for an operation of a transaction.
     pub(crate) fn check_operation(
-        way: Option<&Self>,
+        granted: Option<&Self>,
         operation: &Operation,
         now: impl Fn() -> Timestamp,
     ) -> Result<(), Rejection> {
         match operation {
             Operation::SendVia { destination, .. } => {
-                Self::check_destination(way, destination, now)
+                Self::check_destination(granted, destination, now)
             }
             Operation::Send { .. }
             | Operation::SendBatch { .. }
@@ -117,15 +119,15 @@ impl ViaGrant {
     }
 
     fn check_destination(
-        way: Option<&Self>,
+        granted: Option<&Self>,
         destination: &str,
         now: impl Fn() -> Timestamp,
     ) -> Result<(), Rejection> {
-        let Some(way) = way.filter(|way| &*way.destination == destination) else {
+        let Some(granted) = granted.filter(|granted| &*granted.destination == destination) else {
             // The handle has no grant for this destination.
             return Err(rights::missing_right(Action::BeSentTo, None));
         };
-        way.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
+        granted.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
     }
 
     /// Watches a link, so that it is notified when it may no longer send to the destination.

@@ -463,7 +463,7 @@ impl<M: Machine> Shell<M> {
         let result = self.with_context(now, room, |machine, ctx| run(machine, ctx, &mut step));
         let result = result.map_err(|rejection| self.explain_shortage(rejection, room));
         let moves = std::mem::take(&mut step.moves);
-        turn.weigh(moves, step.changes.iter().map(Change::steps).sum());
+        turn.add_steps(moves, step.changes.iter().map(Change::steps).sum());
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
             if tree.stage_number() > self.marked {

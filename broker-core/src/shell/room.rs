@@ -43,7 +43,7 @@ pub(super) struct ParkedSends {
     /// Creates a waker for the driver of the shell.
     waker: Box<dyn Fn() -> Waker>,
     /// Whether the store has a waker that it has not called yet.
-    is_noted: Arc<AtomicBool>,
+    has_waker: Arc<AtomicBool>,
     /// Time of the next request if the store has no waker.
     ask_at: Timestamp,
 }
@@ -63,7 +63,7 @@ impl ParkedSends {
             states: BTreeMap::new(),
             budget,
             waker,
-            is_noted: Arc::default(),
+            has_waker: Arc::default(),
             ask_at: Timestamp::NONE,
         }
     }
@@ -71,7 +71,7 @@ impl ParkedSends {
     /// Next deadline that does not depend on the store's waker.
     pub(super) fn next_deadline(&self) -> Option<Timestamp> {
         let deadline = self.sends.front()?.deadline;
-        Some(if self.is_noted() { deadline } else { deadline.min(self.ask_at) })
+        Some(if self.has_waker() { deadline } else { deadline.min(self.ask_at) })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -111,17 +111,17 @@ impl ParkedSends {
         self.sends.drain(..).map(|parked| parked.request)
     }
 
-    fn is_noted(&self) -> bool {
-        self.is_noted.load(Ordering::Acquire)
+    fn has_waker(&self) -> bool {
+        self.has_waker.load(Ordering::Acquire)
     }
 
     /// Returns a waker for the store. It does nothing if the store already has one of this shell,
     /// so that a store that refuses for long is not flooded.
-    fn note(&self) -> Waker {
-        if self.is_noted.swap(true, Ordering::AcqRel) {
+    fn new_waker(&self) -> Waker {
+        if self.has_waker.swap(true, Ordering::AcqRel) {
             return Box::new(|| {});
         }
-        let noted = WakerGuard(Arc::clone(&self.is_noted));
+        let noted = WakerGuard(Arc::clone(&self.has_waker));
         let wake = (self.waker)();
         Box::new(move || {
             drop(noted);
@@ -211,7 +211,7 @@ impl<M: Machine> Shell<M> {
             let Some(first) = self.parked.sends.front() else { return Ok(()) };
             let (deadline, bytes) = (first.deadline, first.bytes);
             let room =
-                if self.parked.is_noted() { Reserved::Busy } else { self.reserve(bytes, now) };
+                if self.parked.has_waker() { Reserved::Busy } else { self.reserve(bytes, now) };
             if room == Reserved::Busy && deadline > now {
                 return Ok(());
             }
@@ -231,7 +231,7 @@ impl<M: Machine> Shell<M> {
                 self.admit(request, bytes, room, now, out, turn)?;
                 continue;
             }
-            if let Some(request) = self.check(request, now, out, turn)? {
+            if let Some(request) = self.answer_without_room(request, now, out, turn)? {
                 let wait = self.limits.send_wait_max;
                 let rejection = Rejection::server_busy(format!(
                     "the store made no progress for {} s; wait 10 s and retry",
@@ -261,7 +261,7 @@ impl<M: Machine> Shell<M> {
     /// Requests room from the store; the stage carries a granted reservation.
     fn reserve(&mut self, bytes: u64, now: Timestamp) -> Reserved {
         let shard = self.tree.borrow().shard();
-        let room = self.store.reserve(shard, bytes, &|| self.parked.note());
+        let room = self.store.reserve(shard, bytes, &|| self.parked.new_waker());
         match room {
             Reserved::Granted => self.tree.borrow_mut().carry_reservation(bytes),
             Reserved::Busy => self.parked.ask_at = now.plus(ASK_AGAIN_AFTER),
@@ -315,7 +315,9 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        let Some(request) = self.check(request, now, out, turn)? else { return Ok(()) };
+        let Some(request) = self.answer_without_room(request, now, out, turn)? else {
+            return Ok(());
+        };
         let Some(place) = self.parked.budget.try_take(stored.bytes) else {
             let detail = "too many sends wait for space in the store; wait 10 s and retry";
             out.extend(request.reply.answer(Err(Rejection::server_busy(detail))));
@@ -330,7 +332,7 @@ impl<M: Machine> Shell<M> {
     /// refuses it (SND-19): applies it as if the store were busy. If the machine refuses it for
     /// that reason, the send needs room, and is returned unanswered.
     #[cold]
-    fn check(
+    fn answer_without_room(
         &mut self,
         request: Request,
         now: Timestamp,
@@ -376,14 +378,14 @@ mod tests {
             }) as Waker
         });
         let parked = ParkedSends::new(Budget::new(0), waker);
-        let wakers: Vec<Waker> = (0..3).map(|_| parked.note()).collect();
+        let wakers: Vec<Waker> = (0..3).map(|_| parked.new_waker()).collect();
         for waker in wakers {
             waker();
         }
-        assert_eq!((woken.load(Ordering::Relaxed), parked.is_noted()), (1, false));
-        drop(parked.note());
-        assert!(!parked.is_noted());
-        parked.note()();
+        assert_eq!((woken.load(Ordering::Relaxed), parked.has_waker()), (1, false));
+        drop(parked.new_waker());
+        assert!(!parked.has_waker());
+        parked.new_waker()();
         assert_eq!(woken.load(Ordering::Relaxed), 2);
     }
 }

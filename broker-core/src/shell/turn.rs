@@ -53,7 +53,7 @@ impl Turn {
 
     /// Adds the steps of one call of the machine: the number of its moves or of its changes,
     /// whichever is more.
-    pub(super) const fn weigh(&mut self, moves: u64, changes: u64) {
+    pub(super) const fn add_steps(&mut self, moves: u64, changes: u64) {
         self.steps += if moves > changes { moves } else { changes };
     }
 

@@ -41,14 +41,14 @@ pub type EndCallback = Box<dyn FnOnce(PassageEnd) + Send>;
 #[derive(Clone)]
 pub struct Passage {
     passages: Arc<Passages>,
-    crossing: Arc<AnswerSlot>,
+    answer_slot: Arc<AnswerSlot>,
 }
 
 /// Held from the moment a destination takes a list over until its batch is stored or has
 /// permanently failed.
 pub struct Guard {
     passages: Arc<Passages>,
-    _crossing: Arc<AnswerSlot>,
+    _answer_slot: Arc<AnswerSlot>,
 }
 
 /// Slot of the answer. Calls back when its last reference is dropped: the request, the answer that
@@ -62,8 +62,8 @@ impl Passages {
     /// Opens the passage of a list.
     #[must_use]
     pub fn open(self: &Arc<Self>, ended: EndCallback) -> Passage {
-        let crossing = AnswerSlot { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
-        Passage { passages: Arc::clone(self), crossing: Arc::new(crossing) }
+        let answer_slot = AnswerSlot { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
+        Passage { passages: Arc::clone(self), answer_slot: Arc::new(answer_slot) }
     }
 
     /// Ends the source: its lists can no longer be claimed. Calls back once when every guard is
@@ -90,13 +90,16 @@ impl Passage {
         }
         state.claimed += 1;
         drop(state);
-        Some(Guard { passages: Arc::clone(&self.passages), _crossing: Arc::clone(&self.crossing) })
+        Some(Guard {
+            passages: Arc::clone(&self.passages),
+            _answer_slot: Arc::clone(&self.answer_slot),
+        })
     }
 
     /// Outlet for the answer.
     #[must_use]
     pub fn outlet(&self) -> Arc<dyn Outlet> {
-        Arc::clone(&self.crossing) as Arc<dyn Outlet>
+        Arc::clone(&self.answer_slot) as Arc<dyn Outlet>
     }
 }
 

@@ -274,8 +274,8 @@ fn open_tree(
     let _turn = pulse.begin(id, now);
     let take_tray = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
-        let tray = desk.take_tray(id, &tree, namespace.recipient());
-        SharedTree { tree, desk: Rc::clone(&desk), tray }
+        let tray_number = desk.take_tray(id, &tree, namespace.recipient());
+        SharedTree { tree, desk: Rc::clone(&desk), tray_number }
     };
     if root.kind != EntityKind::Topic {
         let queue = root.restore_queue(now)?;
@@ -446,9 +446,9 @@ impl OpenTask {
             observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),
-            tray: home.tray,
+            tray_number: home.tray_number,
             namespace: self.namespace.clone().recipient(),
-            patience: QueueTimeout {
+            queue_timeout: QueueTimeout {
                 room: shared.budget.clone(),
                 loads: shared.loads.clone(),
                 wait_max: shared.settings.limits.send_wait_max,
