@@ -62,6 +62,7 @@ pub(super) struct Committer {
     waiting: Group,
     /// Number of groups in `writing` and `waiting`.
     pending_writes: usize,
+    /// Number of records from which the group is written in the background.
     background_records_min: usize,
     /// Jobs that are not processed yet. They are here so that a failure in the middle can answer
     /// all of them.
@@ -144,9 +145,10 @@ impl Committer {
         self.background_records_min = records;
     }
 
-    /// Whether the committer has work without waiting for anything.
+    /// Whether the committer has work even without a new job: parts of large contents, if the group
+    /// that takes them has room for more.
     pub(super) fn is_busy(&self) -> bool {
-        // A waiting group is taken back for more work.
+        // A group that waits for the writer takes further parts: it is taken back for them.
         let group = if self.pending_writes > 1 { &self.waiting } else { &self.group };
         !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
     }

@@ -215,7 +215,8 @@ pub(super) enum FrameKind {
     Moved,
     /// States that all frames before it are durable, and the oldest segment in use.
     Mark,
-    /// Replaces damaged frames that `repair` has given up.
+    /// Replaces damaged frames that `repair` has given up, and states the lsn of the frame after
+    /// it.
     Hole,
 }
 

@@ -25,9 +25,10 @@ use sweep::Sweep;
 
 /// Number of records of dropped spaces that a step frees.
 const REAPED_PER_STEP: usize = 4_096;
-/// Maximum number of files that are ready to become segments: the number of segments released
-/// together under a steady load, and a further one that is ready by then. So no new file is ever
-/// made under load. The first write to each block of a new file makes a sync take 50 % longer.
+/// Maximum number of files that are ready to become segments. Under a steady load, about three
+/// segments are released together, and their files become spares; the fourth is the spare that is
+/// still there at that time. So a spare is always ready under load and no new file is made then,
+/// whose first write to each block would make a sync take 50 % longer.
 pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
@@ -38,7 +39,7 @@ const IDLE_CHECKS_IN_QUIET: u32 = 10;
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
 /// Number of idle checks with enough room after which the end of a shortage is logged.
 const CHECKS_WITH_ROOM: u32 = 10;
-/// Maximum number of segments that are never cleaned: two in use, and another that a restart
+/// Number of segments up to which the log is not cleaned: two in use, and another that a restart
 /// leaves.
 const SEGMENTS_MIN: u64 = 3;
 
@@ -81,14 +82,14 @@ pub(super) struct Keeper {
     no_spare: bool,
     /// Whether the failure was logged.
     has_logged_no_spare: bool,
-    /// A sweep found no records to write, but the segment is in use, by a content whose batch is
-    /// still to come. The next idle check tries again.
+    /// The last sweep found no records to write, although its segment is in use: by parts of a
+    /// large content whose batch is still to come. The next idle check tries again.
     is_resting: bool,
     /// A segment that cannot be released, because a part cannot be read.
     stuck: Option<u32>,
-    /// The newest sealed segment at the last idle check.
+    /// Number of the segment that was the newest sealed one at the last idle check.
     sealed_in_quiet: u32,
-    /// Number of idle checks since then.
+    /// Number of idle checks during which no newer segment was sealed.
     idle_checks: u32,
     /// Whether the log reported that new messages are refused.
     is_short: bool,
@@ -410,7 +411,8 @@ impl Keeper {
         let needed = self.parts.index.needed_bytes();
         let garbage = written.saturating_sub(needed);
         if self.parts.room.is_tight() {
-            // Without the heads of frames, which must not cause a second move of the same records.
+            // `garbage` includes the heads of frames, which cleaning does not free. This limit lies
+            // above their share, so that they do not cause a second move of the same records.
             let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
             return (count > 2 && garbage > garbage_max) || self.is_worthwhile();
         }

@@ -239,8 +239,9 @@ impl Log {
         Ok(())
     }
 
-    /// Writes and syncs the buffer in the background, after the previous background write. Returns
-    /// false if the buffer is empty; then everything is durable. One write runs at a time.
+    /// Writes and syncs the buffer in the background, after the previous background write. One
+    /// write runs at a time, and at most one more waits. Returns false if the buffer is empty; then
+    /// everything is durable.
     pub(super) fn start_write(&mut self) -> Result<bool, StoreError> {
         let Some(group_write) = self.take_pieces() else {
             self.sync()?;

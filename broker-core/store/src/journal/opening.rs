@@ -1,11 +1,14 @@
 //! Opening: reads the files into the index, or refuses with a file and byte (DESIGN D12). The
 //! journal calls it once at its start, and repair calls it too.
 //!
-//! Every segment but the newest was synced before its successor was begun, and the successor has
-//! its end; any unreadable byte before that end is damage. In the newest segment, reading ends at
-//! the first invalid frame, of lsn n. If a later frame is valid and states that n was durable when
-//! it was written, then acknowledged data is damaged. Otherwise no data from there on was ever
-//! acknowledged, and it is dropped: frames of an unsynced group reach the disk in any order.
+//! Every segment but the newest was synced before its successor was begun, and the header of the
+//! successor states where it ends. So any unreadable byte before that end is damage.
+//!
+//! The newest segment has no such end: reading ends at the first invalid frame. Let its lsn be n. A
+//! valid frame after it may state that n was durable when that frame was written. Then acknowledged
+//! data is damaged. If no frame states this, no data from n on was ever acknowledged, and it is
+//! dropped. Valid frames after an invalid one are normal there, since the frames of an unsynced
+//! group reach the disk in any order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -22,7 +22,8 @@ pub(super) enum Job {
     Move(Move, Sender<MoveReply>),
     /// Writes a part of a large content again. Its segment is held until a [`Job::Move`] names it.
     MovePart(Bytes, Sender<MoveReply>),
-    /// Writes a mark, which makes everything before it durable, with the oldest segment in use.
+    /// Makes everything before it durable, then writes a mark, which states so and names the oldest
+    /// segment in use. `None` names the same one as the last mark.
     Mark(Option<u32>, Sender<MoveReply>),
 }
 

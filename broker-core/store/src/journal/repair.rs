@@ -5,6 +5,9 @@
 //!          (a new segment; the log before is unchanged)
 //! ```
 //!
+//! A gap is a range of a segment without valid frames. A hole is a valid frame that replaces a gap:
+//! reading skips it, and the damaged bytes are given up.
+//!
 //! Every step leaves a journal on which repair can run again: until the holes are made, a second
 //! run has all findings of the first one, and finds the saved records after the end. The command
 //! line calls [`Plan::new`], then [`Plan::copy_to`] and [`Plan::apply`].

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::index::Index;
 use crate::{Reserved, Shortage, Waker};
 
-/// Maximum bytes that are reserved and not stored yet: more than twice the largest message, so that
-/// small messages cannot hold up a large one permanently.
+/// Maximum bytes that are reserved and not stored yet, in all shards together. It is more than
+/// twice the largest message, so that small messages cannot hold up a large one permanently.
 pub(super) const BUSY_BYTES: u64 = 256 << 20;
 /// Maximum number of wakers. A caller refused beyond it must retry.
 const WAITING_MAX: usize = 1_024;

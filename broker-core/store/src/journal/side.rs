@@ -6,10 +6,11 @@
 //!  header │ item │ item │ ...      item: distance from the one before │ record, as in the segment
 //! ```
 //!
-//! A side file lists, in the order of the log, the puts that were alive when it was made, and all
-//! removals. In the oldest segment, removals are omitted. Each item has the bytes of its record in
-//! the segment, up to an embedded content. The file has the version of the log's format. If a side
-//! file is damaged or missing, it is made again from its segment, and no data is lost.
+//! A side file lists, in the order of the log, the puts that were in use when it was made, and all
+//! removals. In the oldest segment, removals are omitted, because no older segment has a record
+//! that they remove. Each item has the bytes of its record in the segment, without a content that
+//! is embedded there. The file has the version of the log's format. If a side file is damaged or
+//! missing, it is made again from its segment, and no data is lost.
 //!
 //! Distances have seven bits per byte, like lengths in the log. Version 1 has an offset (4 bytes)
 //! before each record, and the place of an embedded content.
