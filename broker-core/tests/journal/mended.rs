@@ -65,10 +65,10 @@ impl Owner {
 /// A group takes a bounded part of a burst, so that no batch waits for all others.
 #[test]
 fn a_burst_is_written_in_groups() {
-    for fly_from in [1, 1_000] {
+    for records_min in [1, 1_000] {
         let disk = SimulatedDisk::new(1);
         let journal = manual_journal(Arc::new(disk.clone()), config(64 << 20), 3).unwrap();
-        journal.set_background_records_min(fly_from);
+        journal.set_background_records_min(records_min);
         let mut owner = Owner::of(Arc::clone(&journal));
         let content = Bytes::from(vec![b'x'; 200_000]);
         let answers: Vec<_> = (0..100)

@@ -141,7 +141,7 @@ impl Committer {
 
     /// Sets the number of records from which groups are written in the background.
     #[cfg(feature = "testing")]
-    pub(super) const fn fly_from(&mut self, records: usize) {
+    pub(super) const fn set_background_records_min(&mut self, records: usize) {
         self.background_records_min = records;
     }
 

@@ -474,7 +474,7 @@ impl<'a> Account<'a> {
     /// Counts a record as in use.
     fn record(&mut self, entry: &Entry) -> Option<()> {
         self.added += u64::from(entry.record_bytes);
-        self.segments.get(entry.record.segment)?.need();
+        self.segments.get(entry.record.segment)?.hold();
         Some(())
     }
 
@@ -482,12 +482,12 @@ impl<'a> Account<'a> {
     fn content(&mut self, content: &ContentAt) -> Option<()> {
         self.added += CONTENT_HEAD as u64 + u64::from(content.length);
         if !content.is_large {
-            self.segments.get(content.place.segment)?.need();
+            self.segments.get(content.place.segment)?.hold();
             return Some(());
         }
         let parts = lock(&self.index.contents).large.get(&content.place).map(Arc::clone)?;
         for part in parts.iter() {
-            self.segments.get(part.segment)?.need();
+            self.segments.get(part.segment)?.hold();
         }
         Some(())
     }

@@ -84,11 +84,11 @@ pub(super) struct Keeper {
     has_logged_no_spare: bool,
     /// The last sweep found no records to write, although its segment is in use: by parts of a
     /// large content whose batch is still to come. The next idle check tries again.
-    is_resting: bool,
+    waits_for_idle_check: bool,
     /// A segment that cannot be released, because a part cannot be read.
     stuck: Option<u32>,
     /// Number of the segment that was the newest sealed one at the last idle check.
-    sealed_in_quiet: u32,
+    newest_at_idle_check: u32,
     /// Number of idle checks during which no newer segment was sealed.
     idle_checks: u32,
     /// Whether the log reported that new messages are refused.
@@ -116,9 +116,9 @@ impl Keeper {
             spare_number: 0,
             no_spare: false,
             has_logged_no_spare: false,
-            is_resting: false,
+            waits_for_idle_check: false,
             stuck: None,
-            sealed_in_quiet: 0,
+            newest_at_idle_check: 0,
             idle_checks: 0,
             is_short: false,
             checks_with_room: 0,
@@ -156,11 +156,14 @@ impl Keeper {
     /// Checks the disk and the spares. Called while the keeper is idle.
     pub(super) fn check_idle(&mut self) {
         self.no_spare = false;
-        self.is_resting = false;
+        self.waits_for_idle_check = false;
         let newest = self.newest_sealed();
-        self.idle_checks =
-            if newest == self.sealed_in_quiet { self.idle_checks.saturating_add(1) } else { 0 };
-        self.sealed_in_quiet = newest;
+        self.idle_checks = if newest == self.newest_at_idle_check {
+            self.idle_checks.saturating_add(1)
+        } else {
+            0
+        };
+        self.newest_at_idle_check = newest;
         if self.parts.room.is_tight() {
             self.remove_spares(1);
         } else if self.idle_checks >= IDLE_CHECKS_IN_QUIET {
@@ -373,7 +376,8 @@ impl Keeper {
         // Most records of the newest segment are removed before the next one is full, so its side
         // file would be of little use.
         let newest = self.newest_sealed();
-        let is_young = |one: &Segment| one.number() == newest && newest != self.sealed_in_quiet;
+        let is_young =
+            |one: &Segment| one.number() == newest && newest != self.newest_at_idle_check;
         let Some((place, segment)) = all.iter().enumerate().find(|(_, one)| {
             one.is_sealed() && !one.has_side() && one.needed() > 0 && !is_young(one)
         }) else {
@@ -458,7 +462,7 @@ impl Keeper {
         let Some(oldest) = oldest.filter(|segment| self.stuck != Some(segment.number())) else {
             return false;
         };
-        if self.is_resting || (self.sweep.is_none() && !self.is_due()) {
+        if self.waits_for_idle_check || (self.sweep.is_none() && !self.is_due()) {
             return false;
         }
         let move_bytes = self.move_bytes();
@@ -470,7 +474,7 @@ impl Keeper {
             Ok(sweep::Next::Continue) => {}
             // A later sweep finds the records that were added meanwhile, if one is still due.
             Ok(sweep::Next::End) => {
-                self.is_resting = !sweep.has_found();
+                self.waits_for_idle_check = !sweep.has_found();
                 self.end_sweep();
             }
             Err(error) => self.stop_cleaning(&oldest, &error),

@@ -261,7 +261,7 @@ impl Journal {
         if let Driver::Manual(manual) = &self.driver
             && let Some(manual) = &mut *lock(manual)
         {
-            manual.0.fly_from(records);
+            manual.0.set_background_records_min(records);
         }
     }
 

@@ -102,10 +102,12 @@ impl Segment {
         self.needed.load(Ordering::Acquire)
     }
 
-    pub(super) fn need(&self) {
+    /// Counts a record or content as in use. The segment stays while any is.
+    pub(super) fn hold(&self) {
         self.needed.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Reverses one [`Self::hold`].
     pub(super) fn release(&self) {
         self.needed.fetch_sub(1, Ordering::AcqRel);
     }

@@ -69,7 +69,7 @@ impl Committer {
             },
         )?;
         if let Some(segment) = self.segments.get(place.segment) {
-            segment.need();
+            segment.hold();
         }
         Ok(place)
     }

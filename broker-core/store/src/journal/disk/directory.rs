@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::lock::{LOCK_NAME, Lock};
-use super::reserve::{RESERVED_DESCRIPTORS, Reserve};
+use super::reserve::{DescriptorReserve, RESERVED_DESCRIPTORS};
 use super::{Disk, DiskFile};
 
 /// Zeros for file systems that cannot allocate space, in pieces of this size.
@@ -27,7 +27,7 @@ pub struct OsDisk {
     directory: File,
     path: Arc<str>,
     is_read_only: bool,
-    reserve: Reserve,
+    reserve: DescriptorReserve,
 }
 
 impl OsDisk {
@@ -47,7 +47,7 @@ impl OsDisk {
         let directory = File::open(path)?;
         let lock = Lock::take(&directory, path)?;
         warn_of_others(&directory, path);
-        let reserve = Reserve::of(&directory, RESERVED_DESCRIPTORS)?;
+        let reserve = DescriptorReserve::of(&directory, RESERVED_DESCRIPTORS)?;
         let path = path.display().to_string().into();
         Ok(Self { _lock: lock, directory, path, is_read_only: false, reserve })
     }
@@ -59,7 +59,7 @@ impl OsDisk {
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
         let lock = Lock::take_read_only(&directory, path)?;
-        let reserve = Reserve::of(&directory, 0)?;
+        let reserve = DescriptorReserve::of(&directory, 0)?;
         let path = path.display().to_string().into();
         Ok(Self { _lock: lock, directory, path, is_read_only: true, reserve })
     }

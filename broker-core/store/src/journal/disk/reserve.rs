@@ -17,12 +17,12 @@ const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Open descriptors that can be closed to open a file when the process has no other left. Clients
 /// may use all others.
-pub(super) struct Reserve {
+pub(super) struct DescriptorReserve {
     kept: Mutex<Vec<File>>,
     count: usize,
 }
 
-impl Reserve {
+impl DescriptorReserve {
     pub(super) fn of(directory: &File, count: usize) -> io::Result<Self> {
         let kept = (0..count).map(|_| directory.try_clone()).collect::<io::Result<_>>()?;
         Ok(Self { kept: Mutex::new(kept), count })
@@ -88,7 +88,7 @@ mod tests {
         let place = TestFolder::new("reserve");
         std::fs::create_dir_all(&place.0).unwrap();
         let directory = File::open(&place.0).unwrap();
-        let reserve = Reserve::of(&directory, 3).unwrap();
+        let reserve = DescriptorReserve::of(&directory, 3).unwrap();
         let kept = || reserve.kept.lock().unwrap().len();
         let attempts = Cell::new(0);
         let opened = reserve.open(&directory, || {

@@ -329,7 +329,8 @@ impl Inspection {
             self.report.add_finding(finding(&name, from, to - from, kind, what));
         }
         for gap in &link.walked.gaps {
-            let (told_records, are_all_told) = readable_records(segment, gap, &mut |_| {});
+            let (readable_record_count, are_all_readable) =
+                readable_records(segment, gap, &mut |_| {});
             let what = format!("{}: {}", lsns(gap), gap.flaw);
             let mut finding =
                 finding(&name, gap.from, gap.to - gap.from, FindingKind::Frames, &what);
@@ -337,8 +338,8 @@ impl Inspection {
             finding.frames = Some(LostFrames {
                 first_lsn: gap.first_lsn,
                 last_lsn: gap.last_lsn,
-                readable_record_count: told_records,
-                are_all_readable: are_all_told,
+                readable_record_count,
+                are_all_readable,
             });
             self.report.add_finding(finding);
         }
