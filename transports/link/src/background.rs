@@ -51,8 +51,9 @@ pub struct FinishedWork<T> {
     pub paid: Paid,
 }
 
-/// Work apart from one connection. The permits of the commands pay for waiting work. Results are
-/// counted when they exist, and no work starts while the connection has no room for answers.
+/// Background work of one connection. Work that has not started only holds its request, which the
+/// permit of the request covers. The bytes of a result count from the moment it exists, and no work
+/// starts while the connection has no room for answers.
 pub struct BackgroundWork<T> {
     waiting: VecDeque<Work<T>>,
     short: usize,
@@ -109,8 +110,8 @@ impl<T> BackgroundWork<T> {
     }
 }
 
-/// Bytes of a result and the shared room that holds them; none if the free part of the connection
-/// suffices.
+/// Shared room that holds a result, with the bytes of the result. `None` if the result fits into
+/// the part of the connection's own room that was free when the work started.
 pub type Paid = Option<(u64, Room)>;
 
 /// Runs a piece of work, then waits for shared room if its result exceeds `free_bytes`. The turn

@@ -48,7 +48,9 @@ impl Flow {
         Self { base: last, returned_bytes: 0, delivery_limit: 0, byte_limit: 0, draining: false }
     }
 
-    /// Limits to send to the entity, if they differ enough from the last ones.
+    /// Limits to send to the entity; `None` if that is not worth a command. It is if the delivery
+    /// limit has changed, or if at least half of the window is free for more bytes. During a drain
+    /// no limits are sent.
     pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<Limits> {
         if self.draining {
             return None;

@@ -145,7 +145,8 @@ impl<E> Link<E> {
         }
     }
 
-    /// Limits to send to the entity, if they differ enough from the last ones.
+    /// Limits to send to the entity, unless they differ too little from the last ones
+    /// ([`Flow::new_limits`]) or the link has no flow.
     pub(crate) fn new_limits(&mut self, bounds: Bounds, unsettled_count: u32) -> Option<Limits> {
         let room = bounds.unsettled_max.saturating_sub(unsettled_count);
         let up_to = if bounds.paused || self.closing.is_some() {

@@ -39,7 +39,8 @@ use crate::link::{Link, Role};
 use crate::pending::{PendingRequest, PendingTable, slot_and_index};
 use crate::unsettled::{DeliveryPosition, Unsettled};
 
-/// Answer that a request awaits. Requests of the transport itself are [`PendingAnswer::OfTransport`].
+/// Answer that a request awaits. Requests of the transport itself are
+/// [`PendingAnswer::OfTransport`].
 pub(crate) enum PendingAnswer<T> {
     /// An answer that the client does not receive.
     Ignored,
@@ -56,7 +57,8 @@ pub(crate) enum PendingAnswer<T> {
     /// A session is locked for the link, which may then receive deliveries up to this number.
     Accepted(u64),
     /// Answers to a request of the transport. `takes` means that it is one receive-and-delete
-    /// command, whose messages the entity no longer stores.
+    /// command, whose messages the entity no longer stores. The end of a connection waits for such
+    /// an answer, and counts its messages as lost.
     OfTransport { asked: T, takes: bool },
 }
 

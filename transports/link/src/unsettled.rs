@@ -57,8 +57,9 @@ pub struct DeliveryPosition {
 pub struct RangeLookup {
     /// Number and lock token of each unsettled delivery.
     pub held: Vec<(u64, LockToken)>,
-    /// Ranges of numbers without an unsettled delivery, both ends included. At least one delivery
-    /// lies between two ranges, so there are at most as many as deliveries and requested ranges.
+    /// Ranges of requested numbers without an unsettled delivery, both ends included. Each
+    /// requested range starts at most one gap, and each delivery in `held` at most one more. So
+    /// there are no more gaps than deliveries and requested ranges together.
     pub gaps: Vec<(u64, u64)>,
 }
 

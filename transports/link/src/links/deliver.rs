@@ -14,8 +14,8 @@ use super::{Event, Issuer, Links, PendingAnswer};
 use crate::pending::correlation;
 use crate::unsettled::DeliveryPosition;
 
-/// Delay before redelivery of a message with lost content in a sub-queue, where no delivery count
-/// limits attempts (SET-38).
+/// Delay before a message whose content is lost is delivered again from a sub-queue. There, no
+/// maximum of the delivery count ends the attempts (SET-38).
 const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
 
 impl<G: Issuer, T> Links<G, T> {

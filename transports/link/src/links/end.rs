@@ -37,7 +37,8 @@ impl<G: Issuer, T> Links<G, T> {
         self.returning = true;
     }
 
-    /// Stops all flows and waiting requests, which could still bring messages; see [`Self::await_stopped`].
+    /// Stops all flows and waiting requests, which could still bring messages; see
+    /// [`Self::await_stopped`].
     pub fn begin_end(&mut self) {
         let flowing = self.links.iter().filter(|(_, link)| link.flow.is_some());
         let flowing: Vec<u32> = flowing.map(|(number, _)| *number).collect();
@@ -62,8 +63,9 @@ impl<G: Issuer, T> Links<G, T> {
         self.pending.count(brings)
     }
 
-    /// Handles an answer or delivery that no longer reaches the client: locked messages are noted
-    /// for release. Returns the number of lost messages, which their entity has already deleted.
+    /// Handles an answer or delivery that no longer reaches the client. Locked messages are noted,
+    /// and later released without counting a delivery. Returns the number of lost messages, which
+    /// their entity has already deleted.
     pub fn abandon(&mut self, released: Released) -> u64 {
         match released {
             Released::Delivery { receiver, message } => self
@@ -92,9 +94,10 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Abandons all arriving answers and deliveries until none can [bring](Self::unstopped_count) messages
-    /// any more, for at most `QUIET_TIMEOUT`, then closes the mailbox. Returns the number of lost
-    /// messages. Messages of an entity that takes longer are counted when they arrive.
+    /// Notes all arriving answers and deliveries as undelivered until no request can
+    /// [bring](Self::unstopped_count) messages any more, for at most `QUIET_TIMEOUT`, then closes
+    /// the mailbox. Returns the number of lost messages. Messages of an entity that takes longer
+    /// are counted by the closed mailbox when they arrive.
     pub async fn await_stopped<M>(&mut self, mailbox: &Mailbox<M>) -> u64 {
         let mut lost_count = 0;
         let quiet = poll_fn(|context| self.poll_quiet(mailbox, &mut lost_count, context));

@@ -83,7 +83,8 @@ impl<G: Issuer, T> Links<G, T> {
         Ok(None)
     }
 
-    /// Sends new limits of a link to its entity, if they differ enough from the last ones.
+    /// Sends new limits of a link to its entity, unless they differ too little from the last ones
+    /// ([`Flow::new_limits`]) or the link has no flow.
     pub fn update_limits(&mut self, number: u32) {
         let bounds = self.bounds();
         let unsettled_count = self.unsettled.count(number);

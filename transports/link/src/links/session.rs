@@ -56,6 +56,7 @@ impl<G: Issuer, T> Links<G, T> {
         let result = match result {
             Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
                 if let Some(link) = self.links.get_mut(&number) {
+                    // From now on, requests of the link go to the actor of the session.
                     link.entity = link.entity.with_way(way);
                     link.source = Source::Session((*session).into());
                     link.credit_limit = up_to;
