@@ -1,4 +1,4 @@
-//! Work apart from the connection: requests that take more than one command. The engine starts it
+//! Background work of a connection: requests that take more than one command. The engine starts it
 //! and receives its results as mail. At most [`WORKING_MAX`] pieces run at a time, and the others
 //! wait in order.
 
@@ -48,7 +48,7 @@ pub struct FinishedWork<T> {
     /// Its result.
     pub result: T,
     /// Room reserved for the result.
-    pub paid: Paid,
+    pub room: ResultRoom,
 }
 
 /// Background work of one connection. Work that has not started only holds its request, which the
@@ -112,7 +112,7 @@ impl<T> BackgroundWork<T> {
 
 /// Shared room that holds a result, with the bytes of the result. `None` if the result fits into
 /// the part of the connection's own room that was free when the work started.
-pub type Paid = Option<(u64, Room)>;
+pub type ResultRoom = Option<(u64, Room)>;
 
 /// Runs a piece of work, then waits for shared room if its result exceeds `free_bytes`. The turn
 /// for a large result is held until then. Returns none if the connection ends first, which it
@@ -123,7 +123,7 @@ pub(crate) async fn run_in_background<T>(
     bytes_of: impl FnOnce(&T) -> u64,
     free_bytes: u64,
     outbound: &Arc<Pool>,
-) -> Option<(T, Paid)> {
+) -> Option<(T, ResultRoom)> {
     let (_turn, made) = until_ended(&mut alive, work).await?;
     let bytes = bytes_of(&made);
     if bytes <= free_bytes {

@@ -55,10 +55,10 @@ pub trait Protocol: Send + Sized {
     type Paid: Send;
     /// Reason for closing a connection that still writes.
     type Close: Send;
-    /// Result of work apart from the connection.
+    /// Result of background work.
     type Outcome: Send + 'static;
 
-    /// Number of pieces of work apart that share the bytes without shared room.
+    /// Number of pieces of background work that share the bytes without shared room.
     const BACKGROUND_MAX: usize;
 
     /// Engine of this connection.
@@ -76,7 +76,7 @@ pub trait Protocol: Send + Sized {
     /// Whether another event may be encoded now.
     fn may_emit(&self) -> bool;
 
-    /// Whether there is room for the answers of more work apart.
+    /// Whether there is room for the answers of more background work.
     fn may_start_background(&self) -> bool;
 
     /// Computes the bytes of a result.
@@ -85,7 +85,7 @@ pub trait Protocol: Send + Sized {
     /// Encodes an event that holds `held_bytes` of the account.
     fn emit(&mut self, event: Event, held_bytes: u64) -> impl Future<Output = ()> + Send;
 
-    /// Encodes the answer to a request that was carried out apart.
+    /// Encodes the answer to a request that was carried out in the background.
     fn emit_finished(&mut self, finished: FinishedWork<Self::Outcome>);
 
     /// Takes the mail, and encodes events while the protocol allows it and the account has room.
@@ -119,7 +119,7 @@ pub trait Protocol: Send + Sized {
                 }
                 Mail::Fetched(fetched) => self.engine().arrivals.fetched(fetched),
                 Mail::Own(finished) => {
-                    self.engine().apart.done(finished.size);
+                    self.engine().background.done(finished.size);
                     self.emit_finished(finished);
                 }
             }
@@ -148,7 +148,7 @@ pub trait Protocol: Send + Sized {
     /// yet ends with the connection.
     fn start_background(&mut self) {
         while self.may_start_background()
-            && let Some(work) = self.engine().apart.next()
+            && let Some(work) = self.engine().background.next()
         {
             let measure = self.measure();
             let engine = self.engine();
@@ -161,8 +161,8 @@ pub trait Protocol: Send + Sized {
             tokio::spawn(async move {
                 let _permit = permit;
                 let done = run_in_background(alive, working, measure, free_bytes, &outbound).await;
-                if let Some((result, paid)) = done {
-                    mailbox.put(Mail::Own(FinishedWork { size, slot, result, paid }));
+                if let Some((result, room)) = done {
+                    mailbox.put(Mail::Own(FinishedWork { size, slot, result, room }));
                 }
             });
         }
@@ -218,7 +218,7 @@ pub struct Engine<P: Protocol> {
     /// Pace at which the client takes bytes.
     client_pace: ClientPace,
     /// Work that takes more than one command.
-    pub apart: BackgroundWork<P::Outcome>,
+    pub background: BackgroundWork<P::Outcome>,
     /// Steps since the last yield to other connections of the thread.
     pub steps: Steps,
     /// Place of the connection.
@@ -259,7 +259,7 @@ impl<P: Protocol> Engine<P> {
             account,
             wanted_bytes: None,
             client_pace: ClientPace::default(),
-            apart: BackgroundWork::default(),
+            background: BackgroundWork::default(),
             steps: Steps::default(),
             standing: ConnectionPlace::default(),
             stop: Stop::Awaited(Box::pin(stop)),
@@ -374,7 +374,7 @@ impl<P: Protocol> Engine<P> {
     /// Drops requests and work that no entity has received yet.
     pub fn cancel(&mut self) {
         self.phase = Phase::Open;
-        self.apart.clear();
+        self.background.clear();
         self.alive = watch::Sender::new(());
     }
 
@@ -385,7 +385,7 @@ impl<P: Protocol> Engine<P> {
         self.links.begin_end();
         let mut lost_count = 0;
         for released in self.arrivals.drain(&mut self.account) {
-            lost_count += self.links.abandon(released);
+            lost_count += self.links.note_undelivered(released);
         }
         self.account.clear();
         lost_count + self.links.await_stopped(&self.mailbox).await

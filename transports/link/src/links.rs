@@ -56,10 +56,10 @@ pub(crate) enum PendingAnswer<T> {
     Messages(Reservation),
     /// A session is locked for the link, which may then receive deliveries up to this number.
     Accepted(u64),
-    /// Answers to a request of the transport. `takes` means that it is one receive-and-delete
+    /// Answers to a request of the transport. `deletes` means that it is one receive-and-delete
     /// command, whose messages the entity no longer stores. The end of a connection waits for such
     /// an answer, and counts its messages as lost.
-    OfTransport { asked: T, takes: bool },
+    OfTransport { asked: T, deletes: bool },
 }
 
 /// Links of a connection. `T` is the data that the transport keeps for each of its requests.
@@ -270,7 +270,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect(id, number, PendingAnswer::OfTransport { asked, takes: false }, permit)
+        self.expect(id, number, PendingAnswer::OfTransport { asked, deletes: false }, permit)
     }
 
     /// Adds a request of the transport that belongs to no link; returns its slot.
@@ -281,7 +281,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, takes: false })
+        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, deletes: false })
     }
 
     /// Adds a request of the transport for one receive-and-delete command; returns its slot. The
@@ -294,7 +294,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, takes: true })
+        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, deletes: true })
     }
 
     fn expect_of(

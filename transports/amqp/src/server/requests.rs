@@ -75,7 +75,7 @@ impl Protocol for Conversation {
             && self.locked_deliveries.is_empty()
             && self.grouped_work.is_none()
             && self.waiting_requests == 0
-            && !self.engine.apart.is_busy()
+            && !self.engine.background.is_busy()
             && !self.engine.transactions.has_operations();
         self.engine.standing.mark_idle(is_idle, &self.site.places)
     }

@@ -16,13 +16,13 @@ use crate::unsettled::DeliveryPosition;
 
 /// Delay before a message whose content is lost is delivered again from a sub-queue. There, no
 /// maximum of the delivery count ends the attempts (SET-38).
-const NOT_AGAIN_FOR: TimeSpan = TimeSpan::from_minutes(1);
+const LOST_CONTENT_DELAY: TimeSpan = TimeSpan::from_minutes(1);
 
 impl<G: Issuer, T> Links<G, T> {
     pub(super) fn deliver(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
-        let is_taken = message.facts.lock.is_none();
+        let is_deleted = message.facts.lock.is_none();
         let event = self.number_delivery(receiver, message);
-        if is_taken && !matches!(event, Event::Delivered { .. }) {
+        if is_deleted && !matches!(event, Event::Delivered { .. }) {
             // A received-and-deleted message cannot be released (RCV-02).
             self.lost_count += 1;
         }
@@ -95,7 +95,7 @@ impl<G: Issuer, T> Links<G, T> {
         // Earlier arrivals that are not delivered are released first.
         self.release_messages(number, None);
         let (Some(lock), true) = (facts.lock, self.links.contains_key(&number)) else { return };
-        let delay = (facts.sub_queue != SubQueue::Main).then_some(NOT_AGAIN_FOR);
+        let delay = (facts.sub_queue != SubQueue::Main).then_some(LOST_CONTENT_DELAY);
         let settlement = Settlement::Abandon { properties: None, delay };
         let slot = self.expect(0, number, PendingAnswer::Ignored, None);
         let abandon = Command::Settle { token: lock.token, settlement };

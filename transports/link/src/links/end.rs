@@ -57,7 +57,7 @@ impl<G: Issuer, T> Links<G, T> {
                 expect,
                 PendingAnswer::Quiet
                     | PendingAnswer::Messages(_)
-                    | PendingAnswer::OfTransport { takes: true, .. }
+                    | PendingAnswer::OfTransport { deletes: true, .. }
             )
         };
         self.pending.count(brings)
@@ -66,13 +66,15 @@ impl<G: Issuer, T> Links<G, T> {
     /// Handles an answer or delivery that no longer reaches the client. Locked messages are noted,
     /// and later released without counting a delivery. Returns the number of lost messages, which
     /// their entity has already deleted.
-    pub fn abandon(&mut self, released: Released) -> u64 {
+    pub fn note_undelivered(&mut self, released: Released) -> u64 {
         match released {
-            Released::Delivery { receiver, message } => self
-                .abandon_messages(self.link_of_receiver(receiver), std::slice::from_ref(&message)),
+            Released::Delivery { receiver, message } => self.note_undelivered_messages(
+                self.link_of_receiver(receiver),
+                std::slice::from_ref(&message),
+            ),
             Released::Answer { correlation, result } => {
                 let (slot, _) = slot_and_index(correlation);
-                if let Some(PendingAnswer::OfTransport { takes: false, .. }) =
+                if let Some(PendingAnswer::OfTransport { deletes: false, .. }) =
                     self.pending.get(slot).map(|it| &it.expect)
                 {
                     // Further answers may follow, but their messages are still stored.
@@ -82,10 +84,10 @@ impl<G: Issuer, T> Links<G, T> {
                 match (pending.expect, result) {
                     (PendingAnswer::Messages(promised), Ok(Outcome::Received(messages))) => {
                         self.release_reservation(promised);
-                        self.abandon_messages(Some(pending.link), &messages)
+                        self.note_undelivered_messages(Some(pending.link), &messages)
                     }
                     (PendingAnswer::OfTransport { .. }, Ok(Outcome::Received(messages))) => {
-                        self.abandon_messages(None, &messages)
+                        self.note_undelivered_messages(None, &messages)
                     }
                     _ => 0,
                 }
@@ -119,7 +121,7 @@ impl<G: Issuer, T> Links<G, T> {
             mailbox.take(&mut arrived);
             for mail in arrived {
                 if let Mail::Released(released) = mail {
-                    *lost_count += self.abandon(released);
+                    *lost_count += self.note_undelivered(released);
                 }
             }
             if self.unstopped_count() == 0 {
@@ -179,7 +181,7 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Notes the locks of messages for release. Returns the number of messages without a lock,
     /// which are lost.
-    fn abandon_messages(&mut self, link: Option<u32>, messages: &[impl AsMessage]) -> u64 {
+    fn note_undelivered_messages(&mut self, link: Option<u32>, messages: &[impl AsMessage]) -> u64 {
         let locks = messages.iter().filter_map(|it| it.as_message().facts.lock);
         let tokens: Vec<LockToken> = locks.map(|lock| lock.token).collect();
         let lost = messages.len() - tokens.len();

@@ -242,11 +242,11 @@ fn abandoned_messages_are_released_or_counted() {
     taken.facts.lock = None;
     let result = Ok(Outcome::Received(vec![message(1, 50, 10), taken]));
     let released = peeklock_core::request::Released::Answer { correlation, result };
-    assert_eq!(stand.links.abandon(released), 1);
+    assert_eq!(stand.links.note_undelivered(released), 1);
     let quiet = stand.requests().last().unwrap().1;
     let result = Ok(Outcome::Granted { unused: 0 });
     let released = peeklock_core::request::Released::Answer { correlation: quiet, result };
-    assert_eq!(stand.links.abandon(released), 0);
+    assert_eq!(stand.links.note_undelivered(released), 0);
     assert_eq!(stand.links.unstopped_count(), 0);
     stand.links.finish_end(LinkEnd::Broken, 1);
     let asked = stand.commands();
@@ -272,7 +272,7 @@ fn deleting_requests_are_counted_at_the_end() {
     taken.facts.lock = None;
     let result = Ok(Outcome::Received(vec![taken.clone(), taken]));
     let released = Released::Answer { correlation: correlation(slot, 0), result };
-    assert_eq!(stand.links.abandon(released), 2);
+    assert_eq!(stand.links.note_undelivered(released), 2);
     assert_eq!(stand.links.unstopped_count(), 0);
     assert_eq!(stand.links.pending_count(), 1);
 }

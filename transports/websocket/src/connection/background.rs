@@ -44,7 +44,7 @@ impl Conversation {
             paid,
             PendingAnswer::Own,
         );
-        self.engine.apart.push(size, slot, permit, start);
+        self.engine.background.push(size, slot, permit, start);
         self.start_background();
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Conversation {
     pub(super) fn answer_background(&mut self, finished: FinishedWork<Box<Notice>>) {
         self.started_bytes += COMMAND_BYTES;
         if let Some(PendingRequest { id, .. }) = self.engine.links.remove_request(finished.slot) {
-            match finished.paid {
+            match finished.room {
                 Some((bytes, room)) => self.push_paid_item(id, *finished.result, bytes, room),
                 None => self.push_item(id, *finished.result),
             }

@@ -52,7 +52,7 @@ impl Protocol for Conversation {
             && self.engine.is_open()
             && self.ready.is_empty()
             && !self.unflushed
-            && !self.engine.apart.is_busy()
+            && !self.engine.background.is_busy()
             && !self.engine.transactions.has_operations();
         self.engine.standing.mark_idle(is_idle, &self.site.places)
     }

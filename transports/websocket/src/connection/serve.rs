@@ -296,7 +296,7 @@ impl Serve<Socket> for Conversation {
         let held_bytes = self.engine.budget.held_bytes();
         let is_waiting = matches!(self.engine.phase, Phase::NeedsRoom(_));
         let is_pending =
-            (is_waiting || self.engine.apart.is_busy()) && held_bytes > REQUEST_BYTES_FREE;
+            (is_waiting || self.engine.background.is_busy()) && held_bytes > REQUEST_BYTES_FREE;
         let begun_bytes = is_pending.then_some(self.started_bytes);
         let held = (&self.engine.account, &self.engine.budget);
         let yields = self.start_stall.poll_evicted(begun_bytes, held_bytes, held, context);

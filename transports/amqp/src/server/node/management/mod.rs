@@ -348,14 +348,14 @@ impl Conversation {
         let paid = Some(Arc::clone(&permit));
         let slot =
             self.engine.links.add_unlinked_request("".into(), 0, paid, PendingAnswer::Apart(asker));
-        self.engine.apart.push(Size::Long, slot, permit, Box::new(|| asking));
+        self.engine.background.push(Size::Long, slot, permit, Box::new(|| asking));
         self.start_background();
     }
 
     /// Sends the reply of a request that was carried out apart from the connection.
     pub(in crate::server) fn answer_apart(&mut self, finished: FinishedWork<Answered>) {
         let mut held_bytes = 0;
-        if let Some((bytes, room)) = finished.paid {
+        if let Some((bytes, room)) = finished.room {
             self.engine.account.hold_paid(bytes, room);
             held_bytes = bytes;
         }
