@@ -281,7 +281,7 @@ impl<P: Protocol> Engine<P> {
 
     /// Ready if the client must give up all that it holds, because it is slow and others wait for
     /// the room. `taken_bytes` is the total number of bytes that its socket has taken since the
-    /// start of the connection; `None` if no output waits for the socket.
+    /// start of the connection; `None` if nothing waits for the client.
     pub fn poll_yield(&mut self, taken_bytes: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
         let held = (&self.account, &self.budget);
         self.client_pace.poll_evicted(taken_bytes, self.account.held_bytes(), held, context)

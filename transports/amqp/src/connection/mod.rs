@@ -416,12 +416,12 @@ impl Wire {
         usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX)
     }
 
-    /// Settles a delivery with this state.
+    /// Sends a settled disposition with this state for a delivery.
     pub(crate) fn dispose(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
         self.dispose_range(channel, role, (id, id), state);
     }
 
-    /// Settles a range of deliveries with this state.
+    /// Sends a settled disposition with this state for a range of deliveries.
     pub(crate) fn dispose_range(
         &mut self,
         channel: u16,
@@ -432,12 +432,13 @@ impl Wire {
         self.hold_back(Pending { channel, role, first, last, settled: true, state });
     }
 
-    /// Reports the state of a delivery that is not settled with it (AMQ-15, AMQP-66).
+    /// Sends an unsettled disposition with this state for a delivery (AMQ-15, AMQP-66).
     pub(crate) fn dispose_open(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
         self.hold_back(Pending { channel, role, first: id, last: id, settled: false, state });
     }
 
-    /// Merges a disposition with the previous one if both form one range.
+    /// Holds a disposition back, and merges it with the one held back before if both form one
+    /// range. If they do not, the earlier one is written first.
     fn hold_back(&mut self, next: Pending) {
         if let Some(pending) = &mut self.pending
             && (pending.channel, pending.role, pending.last.wrapping_add(1))

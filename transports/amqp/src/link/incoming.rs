@@ -73,7 +73,7 @@ struct Piece {
     settled: bool,
     payload: Bytes,
     fate: Fate,
-    /// Whether nothing is to be reported, since the message was already reported as void.
+    /// Whether no event follows, because an earlier frame has already reported the message as void.
     silent: bool,
 }
 
@@ -178,8 +178,9 @@ impl Connection {
                 // Deliveries that the client had not counted yet use up this credit (AMQP-50).
                 let counted = flow.delivery_count.unwrap_or(first);
                 let uncounted = distance(counted, link.delivery_count);
-                // Computed from the count, not from the end of the credit, which may lie further
-                // away than serial numbers can compare.
+                // The credit is reduced by that number of deliveries. The last delivery that the
+                // credit allows is not computed: it may be further away than the half of the
+                // numbers over which serial numbers can be compared.
                 link.credit = credit.saturating_add_signed(uncounted.saturating_neg());
             }
             link.drain = flow.drain;

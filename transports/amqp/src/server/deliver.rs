@@ -190,7 +190,8 @@ impl Conversation {
         loop {
             if receiver.held_bytes > 0 && self.amqp.is_sent(link) {
                 self.engine.account.release(std::mem::take(&mut receiver.held_bytes));
-                // If the link is detached, the number of written bytes is unknown.
+                // If the link is detached, it is unknown whether all frames were written. The guard
+                // is dropped, and the message counts as lost.
                 let removed = receiver.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
                     .unflushed_removals

@@ -35,7 +35,8 @@ impl Identity {
         same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
     }
 
-    /// Bytes of all tokens and their paths, except the path `but`. Equal tokens count once.
+    /// Bytes of all tokens that the client has put, with their paths, except the token for the path
+    /// `but`. Equal tokens count once.
     pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
         let others = self.tokens.iter().filter(|shown| but != Some(&*shown.path));

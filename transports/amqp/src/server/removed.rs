@@ -16,8 +16,8 @@ pub(super) struct RemovedMessages {
     lost: Arc<AtomicU64>,
 }
 
-/// Deleted messages whose bytes are all in the output or not flushed yet; at most one entry per
-/// frame there.
+/// Deleted messages whose bytes are all in the output buffer, or were written and are not flushed
+/// yet. Each has the position of its last byte in the output of the connection.
 #[derive(Default)]
 pub(super) struct UnflushedRemovals(VecDeque<(u64, RemovedMessages)>);
 

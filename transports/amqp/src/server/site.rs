@@ -16,7 +16,8 @@ use peeklock_listen::{Strangers, Tracker};
 use super::config::AmqpConfig;
 use super::outcomes::Outcomes;
 
-/// A listener: its broker, its settings and its connections.
+/// A listener: its broker, its settings and its connections. Fields and variables of this type are
+/// called `site`.
 pub(super) struct ListenerState {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,

@@ -390,8 +390,8 @@ impl<S: Socket> Serve<S> for Conversation {
         self.may_answer() && self.engine.has_mail(context)
     }
 
-    /// The client is slow if it does not take the written bytes, or its windows are closed while
-    /// deliveries that it requested wait.
+    /// The client is slow if its socket does not take the written bytes, or its windows are closed
+    /// while deliveries that it requested wait.
     fn poll_slow(&mut self, _: &mut S, context: &mut Context<'_>) -> Poll<LinkEnd> {
         let is_held_up =
             self.outflow.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);

@@ -106,8 +106,9 @@ impl Connection {
         }
     }
 
-    /// Answers a refused disposition of a delivery whose lock remains. The delivery remains too,
-    /// for the client's next disposition. Returns whether the delivery is there.
+    /// Answers a refused disposition of a delivery whose lock remains. The answer is settled, like
+    /// that of [`Self::dispose_sent`]. But the session keeps the delivery, since the client may
+    /// settle it again with another outcome. Returns whether the delivery is there.
     pub fn dispose_sent_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let session = self.session_mut(delivery.session);
         let is_there =
@@ -120,7 +121,9 @@ impl Connection {
         is_there
     }
 
-    /// Answers a disposition of a delivery that stays unsettled on its link (AMQP-66). Returns
+    /// Answers a disposition in a transaction. Unlike the other answers, it is not settled: the
+    /// delivery stays unsettled for both sides, and the commit or a later disposition settles it
+    /// (AMQP-66). Returns
     /// whether the delivery is there.
     pub fn dispose_sent_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let is_there = self

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// range is forgotten, and its deliveries are answered as other lost locks.
 const RANGE_COUNT_MAX: usize = 256;
 
-/// Delivery numbers.
+/// Numbers of the deliveries whose session lock was lost.
 #[derive(Debug, Default)]
 pub(crate) struct Lapsed {
     /// First to last number of each range; no two ranges touch.
@@ -31,8 +31,8 @@ impl Lapsed {
         }
     }
 
-    /// Returns whether `from` is present, and the last number up to `to` through which that stays
-    /// the same.
+    /// Returns whether `from` is present, and the end of the run that begins there: up to that
+    /// number, all numbers are present, or all are absent. A run ends at `to` at the latest.
     pub(super) fn run(&self, from: i64, to: i64) -> (bool, i64) {
         if let Some((_, last)) = self.ranges.range(..=from).next_back().filter(|it| *it.1 >= from) {
             return (true, to.min(*last));

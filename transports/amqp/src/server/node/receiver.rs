@@ -36,9 +36,10 @@ pub(in crate::server) struct ReceiverNode {
     pub(in crate::server) held_bytes: u64,
     /// Guard of that delivery if it was deleted on receipt.
     pub(in crate::server) removed: Option<RemovedMessages>,
-    /// Last delivery that the client's credit allows, and the last one that the entity was allowed.
-    /// Both count on, unlike the numbers on the wire, which wrap (AMQP-09).
+    /// Number of the last delivery that the client's credit allows. It does not wrap, unlike the
+    /// numbers on the wire (AMQP-09).
     client_limit: u64,
+    /// Number of the last delivery that the entity may send.
     entity_limit: u64,
     drain: Drain,
     /// Whether waiting deliveries were given back. No more are requested until something can be
@@ -46,7 +47,7 @@ pub(in crate::server) struct ReceiverNode {
     pub(in crate::server) is_paused: bool,
     /// Lock of the last locked delivery that was sent.
     pub(in crate::server) last_sent: Option<LockToken>,
-    /// Number of unsent bytes of its large message, and the time since when it has not changed.
+    /// Number of unsent bytes of its large message, and the time at which that number last changed.
     stalled_large: Option<(usize, Instant)>,
     /// Set when the session lock is lost, until the link is detached for that reason.
     pub(in crate::server) lapsed: Option<Lapse>,
@@ -72,12 +73,12 @@ enum Drain {
     Done,
 }
 
-/// Maximum number of deliveries of a link that are requested and not sent, for any credit, since
-/// they take memory.
+/// Maximum number of deliveries of a link that are requested from the entity and not sent yet. It
+/// bounds their memory if the client grants much credit.
 const AHEAD_MAX: u64 = 1_024;
 
-/// Maximum time before the end of its lock at which an unsent delivery is given back. A short lock
-/// leaves a quarter of its remaining time instead.
+/// An unsent delivery is given back this long before its lock ends. If the lock is short, it is
+/// given back when a quarter of the time is left that remained at its arrival.
 const RETURN_BEFORE: TimeSpan = TimeSpan::from_seconds(2);
 
 /// Returns the time at which a delivery that arrives now is given back if it cannot be sent. It is
@@ -184,8 +185,8 @@ impl Conversation {
         }
     }
 
-    /// Returns whether the session lock of a link is lost. It then has no more deliveries, and a
-    /// drain ends.
+    /// If the session lock of a link is lost, answers a drain once no delivery waits any more,
+    /// since no further ones arrive. Returns whether the lock is lost.
     pub(in crate::server) fn rests_after_lapse(&mut self, link: LinkId) -> bool {
         let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return false };
         if receiver.lapsed.is_none() {
@@ -292,8 +293,8 @@ impl Conversation {
             Drain::Done => {
                 receiver.drain = Drain::No;
                 self.amqp.drained(link);
-                // The entity has dropped all credit, but the client only the credit from before it
-                // ended the drain.
+                // The entity has dropped all credit. The client may have ended the drain meanwhile
+                // with a new grant of credit, which still counts. So both limits are set again.
                 let sent = sent(receiver, &self.engine.links);
                 receiver.client_limit = sent.saturating_add(u64::from(self.amqp.credit(link)));
                 receiver.entity_limit = receiver.allowed_up_to(sent, self.amqp.window(link));

@@ -165,15 +165,15 @@ impl Conversation {
         }
     }
 
-    /// Returns whether a link has credit for another reply after the replies to running requests,
-    /// and no reply waits for windows.
+    /// Returns whether another request may run whose reply goes to this link: its credit suffices
+    /// for the replies to all running requests and one more, and no reply waits.
     pub(super) fn takes_reply(&mut self, to: LinkId) -> bool {
         let Some(Node::Replies(replies)) = self.nodes.get(&to) else { return true };
         let (awaited, has_waiting) = (replies.awaited, replies.has_waiting());
         !has_waiting && usize::try_from(self.amqp.credit(to)).unwrap_or(usize::MAX) > awaited
     }
 
-    /// Maximum reply size of a client on a link, in bytes.
+    /// Maximum size of a reply that the client accepts on its link, in bytes.
     pub(super) fn reply_bytes_max(&self, asker: &ReplyAddress) -> usize {
         match self.nodes.get(&asker.to) {
             Some(Node::Replies(replies)) => {
@@ -198,7 +198,8 @@ impl Conversation {
         loop {
             if replies.sending_bytes > 0 && self.amqp.is_sent(link) {
                 self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
-                // If the link is detached, the number of written bytes is unknown.
+                // If the link is detached, it is unknown whether all frames were written. The guard
+                // is dropped, and the messages in the reply count as lost.
                 let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
                 self.outflow
                     .unflushed_removals

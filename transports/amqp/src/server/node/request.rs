@@ -40,7 +40,7 @@ pub(in crate::server) struct Requests {
     /// Transaction of the incomplete request.
     pub(super) transaction: Option<TransactionId>,
     target: RequestTarget,
-    /// Requests that wait for credit for their replies, with the links of these.
+    /// Requests that wait until the link for their reply has credit, each with that link.
     waiting: VecDeque<(LinkId, NodeRequest)>,
     /// Bytes of the waiting requests, which count as incomplete messages.
     waiting_bytes: u64,
@@ -173,7 +173,7 @@ impl NodeRequest {
         self.content.as_bytes().len() as u64
     }
 
-    /// Returns the destination of the reply.
+    /// Returns the address of the reply: its link, and the data of the request that it repeats.
     fn asker(&self, to: LinkId) -> ReplyAddress {
         ReplyAddress { to, message_id: self.message_id.clone(), until: self.until }
     }
