@@ -23,7 +23,7 @@ impl Connection {
     }
 
     fn judge(&mut self, code: u8, next: Phase) {
-        if self.phase != Phase::Judged {
+        if self.phase != Phase::Judging {
             return;
         }
         self.wire.sasl(&Outcome { code, additional_data: None });
@@ -81,7 +81,7 @@ impl Connection {
         };
         self.phase = match login {
             Login::Challenged => Phase::Password,
-            Login::Credentials(_) | Login::Invalid => Phase::Judged,
+            Login::Credentials(_) | Login::Invalid => Phase::Judging,
         };
         match login {
             Login::Credentials(credentials) => self.events.push_back(Event::Login(credentials)),

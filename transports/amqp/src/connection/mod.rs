@@ -46,7 +46,7 @@ enum Phase {
     /// Waits for a user and a password.
     Password,
     /// Waits for the caller to judge the credentials.
-    Judged,
+    Judging,
     /// Waits for the header after SASL.
     SecondHeader,
     /// Waits for `open`.
@@ -132,7 +132,7 @@ impl Connection {
             if self.current_disposition.is_some() {
                 continue;
             }
-            if self.is_full() || self.phase == Phase::Judged {
+            if self.is_full() || self.phase == Phase::Judging {
                 return None;
             }
             match self.phase {
@@ -433,7 +433,13 @@ impl Wire {
     }
 
     /// Sends an unsettled disposition with this state for a delivery (AMQ-15, AMQP-66).
-    pub(crate) fn dispose_open(&mut self, channel: u16, role: Role, id: u32, state: DeliveryState) {
+    pub(crate) fn dispose_unsettled(
+        &mut self,
+        channel: u16,
+        role: Role,
+        id: u32,
+        state: DeliveryState,
+    ) {
         self.hold_back(Pending { channel, role, first: id, last: id, settled: false, state });
     }
 

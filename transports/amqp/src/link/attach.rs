@@ -130,7 +130,7 @@ impl Connection {
             drain: false,
             message_bytes_max: 0,
             taken_bytes_max: 0,
-            assembly: None,
+            incoming: None,
             unsent: None,
         };
         if let Some(session) = self.session_mut(session_id) {

@@ -16,7 +16,7 @@ impl Connection {
         link.stage = Stage::DetachReceived { attached: link.is_attached() };
         link.credit = 0;
         link.drain = false;
-        link.assembly = None;
+        link.incoming = None;
         link.unsent = None;
         // The client may assign its handle to another link immediately (AMQP 2.7.7).
         session.handles.unmap(detach.handle);
@@ -50,7 +50,7 @@ impl Connection {
         };
         link.stage = Stage::DetachSent;
         link.credit = 0;
-        link.assembly = None;
+        link.incoming = None;
         link.unsent = None;
         let handle = link.handle;
         let error = error.map(AmqpError::with_transience);

@@ -35,7 +35,7 @@ impl Connection {
         };
         let handle = transfer.handle;
         let link = session.link_at(channel, handle);
-        let first = link.is_ok_and(|(_, link)| link.assembly.is_none());
+        let first = link.is_ok_and(|(_, link)| link.incoming.is_none());
         session.count_frame(first)?;
         let (id, link) = session.link_at(channel, handle)?;
         match link.stage {
@@ -89,8 +89,8 @@ impl Link {
                 "resuming deliveries is not supported",
             ));
         }
-        let mut assembly = match self.assembly.take() {
-            Some(assembly) => assembly.continued(transfer)?,
+        let mut incoming = match self.incoming.take() {
+            Some(incoming) => incoming.continued(transfer)?,
             None => {
                 // Exceeding the credit is not an error (AMQP-40).
                 self.credit = self.credit.saturating_sub(1);
@@ -98,11 +98,11 @@ impl Link {
                 IncomingMessage::begun(transfer)?
             }
         };
-        assembly.settled |= transfer.settled.unwrap_or(false);
-        assembly.bytes = assembly.bytes.saturating_add(payload.len() as u64);
-        let was_oversized = assembly.oversized;
-        assembly.oversized |= assembly.bytes > self.taken_bytes_max;
-        let IncomingMessage { id, tag, message_format, settled, bytes, oversized } = assembly;
+        incoming.settled |= transfer.settled.unwrap_or(false);
+        incoming.bytes = incoming.bytes.saturating_add(payload.len() as u64);
+        let was_oversized = incoming.oversized;
+        incoming.oversized |= incoming.bytes > self.taken_bytes_max;
+        let IncomingMessage { id, tag, message_format, settled, bytes, oversized } = incoming;
         let ends = transfer.aborted || !transfer.more;
         let fate = match (oversized, ends) {
             _ if transfer.aborted => Fate::Void,
@@ -112,7 +112,7 @@ impl Link {
             (false, true) => Fate::Whole,
         };
         if !ends {
-            self.assembly = Some(assembly);
+            self.incoming = Some(incoming);
         }
         let payload = if oversized || transfer.aborted { Bytes::new() } else { payload };
         let silent = was_oversized && fate == Fate::Void;

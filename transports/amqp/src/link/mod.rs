@@ -58,7 +58,7 @@ pub(crate) struct Link {
     /// Maximum message size that is accepted, in bytes.
     pub(crate) taken_bytes_max: u64,
     /// A message of which more frames will arrive.
-    pub(crate) assembly: Option<IncomingMessage>,
+    pub(crate) incoming: Option<IncomingMessage>,
     /// A message with unsent frames.
     pub(crate) unsent: Option<UnsentMessage>,
 }

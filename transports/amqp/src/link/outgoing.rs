@@ -143,7 +143,7 @@ impl Connection {
     /// Returns whether all frames of the last message are in the output and the link is still
     /// attached.
     #[must_use]
-    pub fn has_sent(&mut self, id: LinkId) -> bool {
+    pub fn is_sent_and_attached(&mut self, id: LinkId) -> bool {
         self.link_mut(id).is_some_and(|link| link.is_attached() && link.unsent.is_none())
     }
 

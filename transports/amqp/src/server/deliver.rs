@@ -32,9 +32,9 @@ pub(super) enum MessageForm {
 }
 
 /// Encodes a message in consecutive pieces; `None` if its content is not loaded or cannot be read.
-pub(super) fn encoded(message: &ReceivedMessage, shown: MessageForm) -> Option<Vec<Bytes>> {
+pub(super) fn encoded(message: &ReceivedMessage, form: MessageForm) -> Option<Vec<Bytes>> {
     let content = Content::parse(message.content.loaded()?.clone()).ok()?;
-    let content = match shown {
+    let content = match form {
         MessageForm::Delivered | MessageForm::Peeked => content,
         MessageForm::PeekedWithoutBody => without_body(&content)?,
     };
@@ -59,7 +59,7 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: MessageForm) -> Option<V
             first => Some(number(first)),
         },
         enqueued_at_ms: facts.enqueued_at.unix_ms(),
-        locked_until_ms: match shown {
+        locked_until_ms: match form {
             MessageForm::Delivered => facts.lock.map(|lock| lock.until.unix_ms()),
             MessageForm::Peeked | MessageForm::PeekedWithoutBody => Some(NO_LOCK_MS),
         },
@@ -75,7 +75,7 @@ pub(super) fn encoded(message: &ReceivedMessage, shown: MessageForm) -> Option<V
         dead_letter_source: Overlay::dead_letter_source_of(overlays.iter()),
         // Some clients read it from here first, some only from here (AMQP-54, AMQP-93).
         lock_token: facts.lock.map(|lock| lock.token.0),
-        is_delivered: shown == MessageForm::Delivered,
+        is_delivered: form == MessageForm::Delivered,
     };
     Some(encode(&content, &overlays, &stamps))
 }
@@ -192,7 +192,8 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut receiver.held_bytes));
                 // If the link is detached, it is unknown whether all frames were written. The guard
                 // is dropped, and the message counts as lost.
-                let removed = receiver.removed.take().filter(|_| self.amqp.has_sent(link));
+                let removed =
+                    receiver.removed.take().filter(|_| self.amqp.is_sent_and_attached(link));
                 self.outflow
                     .unflushed_removals
                     .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
@@ -236,7 +237,7 @@ impl Conversation {
         if sent_any {
             self.engine.links.update_limits(number);
         }
-        if self.rests_after_lapse(link) {
+        if self.answer_drain_if_lapsed(link) {
             return;
         }
         self.return_late(link);

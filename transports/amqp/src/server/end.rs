@@ -37,8 +37,8 @@ impl Conversation {
             return false;
         }
         let now = Instant::now();
-        let patience = self.site.config.write_timeout;
-        let over_until = *self.clock.over_until.get_or_insert_with(|| now + patience);
+        let write_timeout = self.site.config.write_timeout;
+        let over_until = *self.clock.over_until.get_or_insert_with(|| now + write_timeout);
         if now < self.engine.stop_deadline().map_or(over_until, |deadline| deadline.min(over_until))
         {
             return false;

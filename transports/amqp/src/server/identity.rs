@@ -31,18 +31,18 @@ impl Identity {
 
     /// Returns the token as a shared text; equal tokens share one allocation.
     pub(super) fn shared_token(&self, token: &str) -> Arc<str> {
-        let same = self.tokens.iter().find(|shown| *shown.token == *token);
-        same.map_or_else(|| Arc::from(token), |shown| Arc::clone(&shown.token))
+        let same = self.tokens.iter().find(|known| *known.token == *token);
+        same.map_or_else(|| Arc::from(token), |known| Arc::clone(&known.token))
     }
 
     /// Bytes of all tokens that the client has put, with their paths, except the token for the path
     /// `but`. Equal tokens count once.
-    pub(super) fn shown_bytes(&self, but: Option<&str>) -> usize {
+    pub(super) fn token_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
-        let others = self.tokens.iter().filter(|shown| but != Some(&*shown.path));
-        let bytes = others.map(|shown| {
-            let is_new = counted.insert(Arc::as_ptr(&shown.token));
-            shown.path.len() + if is_new { shown.token.len() } else { 0 }
+        let others = self.tokens.iter().filter(|known| but != Some(&*known.path));
+        let bytes = others.map(|known| {
+            let is_new = counted.insert(Arc::as_ptr(&known.token));
+            known.path.len() + if is_new { known.token.len() } else { 0 }
         });
         bytes.sum()
     }

@@ -102,7 +102,7 @@ impl Conversation {
             LoginKind::Not => false,
             LoginKind::ByCertificate | LoginKind::ByPassword => self.engine.access.holds(),
         };
-        by_login || self.identity.tokens.iter().any(|shown| shown.access.holds())
+        by_login || self.identity.tokens.iter().any(|known| known.access.holds())
     }
 
     /// Stores a token for a path and everything below it. A newer token replaces the older one for
@@ -117,9 +117,9 @@ impl Conversation {
         tried.allow(Action::End, path).await.map_err(TokenRefusal::Token)?;
         self.make_room_for_token(&folded, &token)?;
         let put_at = self.engine.broker.now();
-        if let Some(shown) = self.identity.tokens.iter_mut().find(|shown| shown.path == folded) {
-            (shown.token, shown.put_at) = (token, put_at);
-            let access = shown.access.clone();
+        if let Some(known) = self.identity.tokens.iter_mut().find(|known| known.path == folded) {
+            (known.token, known.put_at) = (token, put_at);
+            let access = known.access.clone();
             access.renew(principal).await;
             if !access.holds() {
                 // No link depends on the access, so the newer token was not checked by `renew`.
@@ -135,12 +135,12 @@ impl Conversation {
     /// shared room is taken.
     fn make_room_for_token(&mut self, path: &str, token: &Arc<str>) -> Result<(), TokenRefusal> {
         loop {
-            let of_others = |shown: &&PutToken| *shown.path != *path;
-            let is_here = |shown: &PutToken| Arc::ptr_eq(&shown.token, token);
+            let of_others = |known: &&PutToken| *known.path != *path;
+            let is_here = |known: &PutToken| Arc::ptr_eq(&known.token, token);
             let count = self.identity.tokens.iter().filter(of_others).count();
             let is_shared = self.identity.tokens.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
-            let held = self.identity.shown_bytes(Some(path));
+            let held = self.identity.token_bytes(Some(path));
             if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }
@@ -173,8 +173,8 @@ impl Conversation {
             used.insert(Box::default());
         }
         let now = self.engine.broker.now();
-        let is_unused = |shown: &PutToken| {
-            now >= shown.put_at.plus(FRESH) && *shown.path != *but && !used.contains(&shown.path)
+        let is_unused = |known: &PutToken| {
+            now >= known.put_at.plus(FRESH) && *known.path != *but && !used.contains(&known.path)
         };
         let unused = self.identity.tokens.iter().position(is_unused);
         self.engine.steps.add(used.len());
@@ -185,9 +185,9 @@ impl Conversation {
     /// invalid ones; without such tokens the access of the connection.
     pub(super) fn access_at(&self, path: &str) -> Access {
         let folded = path.to_lowercase();
-        let covering = self.identity.tokens.iter().filter(|shown| shown.covers(&folded));
-        let nearest = covering.max_by_key(|shown| (shown.access.holds(), shown.path.len()));
-        let access = nearest.map_or(&self.engine.access, |shown| &shown.access);
+        let covering = self.identity.tokens.iter().filter(|known| known.covers(&folded));
+        let nearest = covering.max_by_key(|known| (known.access.holds(), known.path.len()));
+        let access = nearest.map_or(&self.engine.access, |known| &known.access);
         // An access remembers grants of links; unused ones are dropped here.
         access.forget_unused();
         access.clone()

@@ -18,13 +18,13 @@ pub(super) async fn receive<S: Socket>(
     mut stream: S,
     principal: Principal,
 ) {
-    let patience = site.config.opening_timeout;
+    let opening_timeout = site.config.opening_timeout;
     let opening = site.places.begin_opening();
     let mut first = [0];
     let read = tokio::select! {
         biased;
         () = opening.evicted() => return unopened(&principal, "made_room"),
-        read = tokio::time::timeout(patience, stream.read_exact(&mut first)) => read,
+        read = tokio::time::timeout(opening_timeout, stream.read_exact(&mut first)) => read,
     };
     match read {
         Ok(Ok(_)) => {}

@@ -125,7 +125,7 @@ impl Protocol for Conversation {
     }
 
     fn emit_finished(&mut self, finished: FinishedWork<Answered>) {
-        self.answer_apart(finished);
+        self.answer_background(finished);
     }
 }
 
@@ -286,7 +286,7 @@ impl Conversation {
             PendingAnswer::Joined(joining) => self.joined(*joining, &path, result),
             PendingAnswer::Committed(committed) => self.committed(*committed, &path, result),
             PendingAnswer::Managed(_)
-            | PendingAnswer::Apart(_)
+            | PendingAnswer::InBackground(_)
             | PendingAnswer::Sent { .. }
             | PendingAnswer::Settled(_) => {}
         }
@@ -367,7 +367,9 @@ impl Conversation {
             Work::Attach(_) if self.amqp.is_over() => {}
             Work::Attach(attaching) => self.open(*attaching, permit).await,
             Work::Commit(committing) => self.commit(committing, permit),
-            Work::RequestApart(asker, asking) => self.run_apart(asker, asking, permit),
+            Work::RequestInBackground(reply_address, asking) => {
+                self.run_in_background(reply_address, asking, permit)
+            }
             Work::Request(plan) => self.submit_plan(*plan, permit).await,
         }
     }

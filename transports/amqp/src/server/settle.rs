@@ -72,7 +72,7 @@ impl Conversation {
                 let error = self.refuse(rejection, sent.entity.path());
                 // Its lock and the delivery remain, so the client may settle it with another
                 // outcome (AMQP-62).
-                self.amqp.dispose_sent_kept(id, DeliveryState::rejected(error));
+                self.amqp.dispose_sent_and_keep(id, DeliveryState::rejected(error));
                 return;
             }
         };
@@ -166,7 +166,7 @@ impl Conversation {
         };
         if keeps_lock
             && let Some(sent) = sent
-            && self.amqp.dispose_sent_kept(id, state.clone())
+            && self.amqp.dispose_sent_and_keep(id, state.clone())
         {
             self.locked_deliveries.insert(token, sent);
             return;

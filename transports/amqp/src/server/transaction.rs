@@ -138,7 +138,7 @@ impl Conversation {
             let error = self.refuse(unknown, "");
             return self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
         };
-        let OpenTransaction { must_roll_back: is_doomed, client_settled: forgotten, .. } = open;
+        let OpenTransaction { must_roll_back: is_doomed, client_settled, .. } = open;
         let ending = if is_doomed {
             // If it has timed out, its messages were refused for that reason (TXN-06).
             self.engine.transactions.roll_back(id).and_then(|()| {
@@ -159,7 +159,7 @@ impl Conversation {
                     }
                     _ => Vec::new(),
                 };
-                let committed = TransactionCommit { delivery, locks, forgotten, _room: room };
+                let committed = TransactionCommit { delivery, locks, client_settled, _room: room };
                 let expect = PendingAnswer::Committed(Box::new(committed));
                 let permit = Some(Arc::new(permit));
                 let slot =
@@ -167,7 +167,7 @@ impl Conversation {
                 self.engine.links.submit_to(&entity, command, correlation(slot, 0));
             }
             Err(rejection) => {
-                self.abandon_client_settled(forgotten);
+                self.abandon_client_settled(client_settled);
                 let error = self.refuse(rejection, "");
                 self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
             }
@@ -181,7 +181,7 @@ impl Conversation {
         path: &str,
         result: Result<Answered, Rejection>,
     ) {
-        let TransactionCommit { delivery, locks, forgotten, _room } = committed;
+        let TransactionCommit { delivery, locks, client_settled, _room } = committed;
         let result = match result {
             Ok(Answered::Committed(outcomes)) => Ok(outcomes),
             Ok(_) => Err(Rejection::internal("unexpected answer")),
@@ -199,7 +199,7 @@ impl Conversation {
                 DeliveryState::accepted()
             }
             Err(rejection) => {
-                self.abandon_client_settled(forgotten);
+                self.abandon_client_settled(client_settled);
                 DeliveryState::rejected(self.refuse(rejection, path))
             }
         };
@@ -231,8 +231,8 @@ impl Conversation {
 
     /// Abandons deliveries that the client has settled itself in a transaction that is rolled back.
     /// They become available immediately, with a higher delivery count (TXN-04).
-    fn abandon_client_settled(&mut self, forgotten: Vec<ClientSettled>) {
-        for ClientSettled { token, entity } in forgotten {
+    fn abandon_client_settled(&mut self, client_settled: Vec<ClientSettled>) {
+        for ClientSettled { token, entity } in client_settled {
             let path = entity.path().into();
             let kind = OutcomeKind::Abandoned;
             let ended = PendingSettlement { token, kind, answer: None, sent: None };
@@ -387,14 +387,14 @@ impl Conversation {
             }
             PartKind::Sent(None) => {}
             PartKind::Settled { token, sent, answer: Some((delivery, outcome)) } => {
-                self.answer_open((token, sent), delivery, within(id, outcome));
+                self.answer_unsettled((token, sent), delivery, within(id, outcome));
             }
             PartKind::Settled { token, sent, answer: None } => {
-                let forgotten = ClientSettled { token, entity: sent.entity };
+                let client_settled = ClientSettled { token, entity: sent.entity };
                 match self.book.open.get_mut(&id) {
-                    Some(open) => open.client_settled.push(forgotten),
+                    Some(open) => open.client_settled.push(client_settled),
                     // The transaction was rolled back in the meantime.
-                    None => self.abandon_client_settled(vec![forgotten]),
+                    None => self.abandon_client_settled(vec![client_settled]),
                 }
             }
         }
@@ -402,13 +402,13 @@ impl Conversation {
 
     /// Answers a settlement in a transaction. The delivery stays unsettled on its link. The commit
     /// settles it, or the client after a rollback (AMQP-66, TXN-04).
-    fn answer_open(
+    fn answer_unsettled(
         &mut self,
         (token, sent): (LockToken, LockedDelivery),
         delivery: SentId,
         state: DeliveryState,
     ) {
-        if self.amqp.dispose_sent_open(delivery, state) {
+        if self.amqp.dispose_sent_unsettled(delivery, state) {
             self.locked_deliveries.insert(token, sent);
         }
     }
@@ -432,7 +432,7 @@ impl Conversation {
             PartKind::Sent(_) => false,
         };
         let error = self.refuse(rejection, path);
-        let doomed = match of {
+        let is_doomed = match of {
             PartKind::Sent(delivery) => {
                 match delivery {
                     Some(delivery) => {
@@ -446,26 +446,26 @@ impl Conversation {
                 let state = DeliveryState::rejected(error);
                 match is_lost {
                     true => self.amqp.dispose_sent(delivery, state),
-                    false => self.answer_open((token, sent), delivery, state),
+                    false => self.answer_unsettled((token, sent), delivery, state),
                 }
                 false
             }
             PartKind::Settled { token, sent, answer: None } => {
-                let forgotten = ClientSettled { token, entity: sent.entity };
+                let client_settled = ClientSettled { token, entity: sent.entity };
                 let count_max =
                     self.engine.broker.settings().limits.transaction_operation_count_max;
                 match self.book.open.get_mut(&id) {
                     Some(open) if open.client_settled.len() < count_max => {
-                        open.client_settled.push(forgotten);
+                        open.client_settled.push(client_settled);
                     }
                     // The transaction is over, or already has the maximum number of such deliveries
                     // and will be rolled back.
-                    _ => self.abandon_client_settled(vec![forgotten]),
+                    _ => self.abandon_client_settled(vec![client_settled]),
                 }
                 true
             }
         };
-        if doomed {
+        if is_doomed {
             self.require_rollback(id);
         }
     }

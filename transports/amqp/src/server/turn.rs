@@ -316,21 +316,21 @@ impl Conversation {
     /// Returns whether the client reads none of the written bytes, or reads a large message too
     /// slowly.
     fn is_too_slow(&mut self) -> bool {
-        let patience = self.site.config.write_timeout;
+        let write_timeout = self.site.config.write_timeout;
         let large = self.engine.account.large();
         if large != self.outflow.large_since.map(|(number, _)| number) {
             self.outflow.large_since = large.map(|number| (number, Instant::now()));
         }
         if let Some((_, since)) = self.outflow.large_since {
             let most = Duration::from_secs(self.engine.account.held_bytes() / PACE_BYTES);
-            if since.elapsed() > patience.saturating_add(most) {
+            if since.elapsed() > write_timeout.saturating_add(most) {
                 tracing::warn!(
                     "a client reads a large message too slowly while other clients wait"
                 );
                 return true;
             }
         }
-        self.outflow.stalled_since.is_some_and(|since| since.elapsed() > patience)
+        self.outflow.stalled_since.is_some_and(|since| since.elapsed() > write_timeout)
     }
 }
 

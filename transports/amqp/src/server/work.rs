@@ -59,8 +59,8 @@ pub(super) enum Work {
     Commit(CommitRequest),
     /// Carries out a request to a management node.
     Request(Box<Plan>),
-    /// Carries out a request to a management node apart from the connection.
-    RequestApart(ReplyAddress, RunningWork<Answered>),
+    /// Carries out a request to a management node in the background.
+    RequestInBackground(ReplyAddress, RunningWork<Answered>),
 }
 
 impl Work {
@@ -71,7 +71,7 @@ impl Work {
             Self::Settle(list) => {
                 (list.len() as u64, list.iter().map(SettlementRequest::bytes).sum())
             }
-            Self::Attach(_) | Self::Commit(_) | Self::RequestApart(..) => (1, 0),
+            Self::Attach(_) | Self::Commit(_) | Self::RequestInBackground(..) => (1, 0),
             Self::Request(plan) => plan.cost(),
         }
     }
@@ -94,8 +94,8 @@ pub(super) enum PendingAnswer {
     Described(Box<PendingAttach>),
     /// A request to a management node.
     Managed(Box<PendingManagement>),
-    /// Work apart from the connection for a request to a management node.
-    Apart(ReplyAddress),
+    /// Background work for a request to a management node.
+    InBackground(ReplyAddress),
     /// The check whether an entity would carry out an operation of a transaction.
     Joined(Box<TransactionPart>),
     /// A peek of a browser.
@@ -245,7 +245,7 @@ pub(super) struct TransactionCommit {
     pub(super) delivery: ReceivedId,
     /// Locks that it settles or renews, by part.
     pub(super) locks: Vec<Option<LockToken>>,
-    pub(super) forgotten: Vec<ClientSettled>,
+    pub(super) client_settled: Vec<ClientSettled>,
     pub(super) _room: Vec<Permit>,
 }
 

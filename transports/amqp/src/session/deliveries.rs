@@ -109,7 +109,7 @@ impl Connection {
     /// Answers a refused disposition of a delivery whose lock remains. The answer is settled, like
     /// that of [`Self::dispose_sent`]. But the session keeps the delivery, since the client may
     /// settle it again with another outcome. Returns whether the delivery is there.
-    pub fn dispose_sent_kept(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+    pub fn dispose_sent_and_keep(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let session = self.session_mut(delivery.session);
         let is_there =
             session.is_some_and(|session| session.unsettled.contains_key(&delivery.number));
@@ -123,16 +123,15 @@ impl Connection {
 
     /// Answers a disposition in a transaction. Unlike the other answers, it is not settled: the
     /// delivery stays unsettled for both sides, and the commit or a later disposition settles it
-    /// (AMQP-66). Returns
-    /// whether the delivery is there.
-    pub fn dispose_sent_open(&mut self, delivery: SentId, state: DeliveryState) -> bool {
+    /// (AMQP-66). Returns whether the delivery is there.
+    pub fn dispose_sent_unsettled(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let is_there = self
             .session_mut(delivery.session)
             .is_some_and(|session| session.unsettled.contains_key(&delivery.number));
         if is_there {
             let id = delivery_id(delivery.number);
             let state = state.with_transience();
-            self.wire.dispose_open(delivery.session.channel, Role::Sender, id, state);
+            self.wire.dispose_unsettled(delivery.session.channel, Role::Sender, id, state);
         }
         is_there
     }

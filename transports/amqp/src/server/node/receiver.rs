@@ -187,7 +187,7 @@ impl Conversation {
 
     /// If the session lock of a link is lost, answers a drain once no delivery waits any more,
     /// since no further ones arrive. Returns whether the lock is lost.
-    pub(in crate::server) fn rests_after_lapse(&mut self, link: LinkId) -> bool {
+    pub(in crate::server) fn answer_drain_if_lapsed(&mut self, link: LinkId) -> bool {
         let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return false };
         if receiver.lapsed.is_none() {
             return false;
@@ -366,7 +366,7 @@ impl Conversation {
     /// after it are given back too. Deliveries in receive-and-delete mode cannot be given back.
     pub(in crate::server) fn return_large(&mut self, link: LinkId) {
         let is_large = self.engine.account.large().is_some();
-        let patience = self.site.config.write_timeout;
+        let write_timeout = self.site.config.write_timeout;
         let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
         if !is_large || !receiver.has_large() {
             receiver.stalled_large = None;
@@ -378,7 +378,7 @@ impl Conversation {
             _ => now,
         };
         receiver.stalled_large = Some((left, since));
-        if now.duration_since(since) < patience {
+        if now.duration_since(since) < write_timeout {
             return;
         }
         let mut tokens = Vec::new();
@@ -409,12 +409,12 @@ impl Conversation {
 
     /// Time at which a large message is given back if its client reads no byte until then.
     pub(in crate::server) fn large_due(&self) -> Option<Instant> {
-        let still = self.nodes.values().filter_map(|node| match node {
+        let stalled = self.nodes.values().filter_map(|node| match node {
             Node::Receiver(receiver) => receiver.stalled_large,
             _ => None,
         });
         let now = Instant::now();
-        let due = still.map(|(_, since)| since + self.site.config.write_timeout);
+        let due = stalled.map(|(_, since)| since + self.site.config.write_timeout);
         // A time in the past was already handled, and that message cannot be given back.
         due.filter(|due| *due > now).min()
     }

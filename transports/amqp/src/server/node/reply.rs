@@ -105,14 +105,14 @@ pub(super) struct Names {
 /// codes, so their types are fixed.
 pub(super) fn head(
     reply: &mut impl Sink,
-    asker: &ReplyAddress,
+    reply_address: &ReplyAddress,
     names: &Names,
     status: i32,
     text: &str,
     error: Option<&str>,
 ) {
     // Some clients crash without a properties section (AMQP-81).
-    let id = asker.message_id.as_ref().map(|id| &id.as_bytes()[..]);
+    let id = reply_address.message_id.as_ref().map(|id| &id.as_bytes()[..]);
     reply.put(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES]);
     let mut measure = Measure::default();
     let count = correlated(&mut measure, id);
@@ -153,9 +153,9 @@ impl Conversation {
 
     /// Sends or queues the reply to a request. If its link is detached, deleted messages in it are
     /// lost.
-    pub(super) fn reply(&mut self, asker: ReplyAddress, reply: Reply) {
+    pub(super) fn reply(&mut self, reply_address: ReplyAddress, reply: Reply) {
         let waiting_count: usize = self.nodes.values().map(Node::waiting_replies).sum();
-        let Some(Node::Replies(replies)) = self.nodes.get_mut(&asker.to) else { return };
+        let Some(Node::Replies(replies)) = self.nodes.get_mut(&reply_address.to) else { return };
         replies.awaited = replies.awaited.saturating_sub(1);
         if waiting_count < WAITING_MAX {
             self.engine.account.hold(reply.bytes());
@@ -174,8 +174,8 @@ impl Conversation {
     }
 
     /// Maximum size of a reply that the client accepts on its link, in bytes.
-    pub(super) fn reply_bytes_max(&self, asker: &ReplyAddress) -> usize {
-        match self.nodes.get(&asker.to) {
+    pub(super) fn reply_bytes_max(&self, reply_address: &ReplyAddress) -> usize {
+        match self.nodes.get(&reply_address.to) {
             Some(Node::Replies(replies)) => {
                 let most = replies.bytes_max.unwrap_or(u64::MAX);
                 usize::try_from(most).unwrap_or(usize::MAX)
@@ -200,7 +200,8 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
                 // If the link is detached, it is unknown whether all frames were written. The guard
                 // is dropped, and the messages in the reply count as lost.
-                let removed = replies.removed.take().filter(|_| self.amqp.has_sent(link));
+                let removed =
+                    replies.removed.take().filter(|_| self.amqp.is_sent_and_attached(link));
                 self.outflow
                     .unflushed_removals
                     .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);

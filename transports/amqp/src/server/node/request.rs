@@ -174,7 +174,7 @@ impl NodeRequest {
     }
 
     /// Returns the address of the reply: its link, and the data of the request that it repeats.
-    fn asker(&self, to: LinkId) -> ReplyAddress {
+    fn reply_address(&self, to: LinkId) -> ReplyAddress {
         ReplyAddress { to, message_id: self.message_id.clone(), until: self.until }
     }
 
@@ -246,8 +246,8 @@ impl Conversation {
             if let Some(to) = to {
                 self.await_reply(to);
             }
-            let asker = to.map(|to| request.asker(to));
-            return self.handle_token_request(asker, &request).await;
+            let reply_address = to.map(|to| request.reply_address(to));
+            return self.handle_token_request(reply_address, &request).await;
         }
         let Some(to) = to else {
             self.require_rollback_of_named(transaction);
@@ -261,7 +261,7 @@ impl Conversation {
             let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
             self.require_rollback_of_named(transaction);
             self.await_reply(to);
-            return self.answer_managed(request.asker(to), Err(busy));
+            return self.answer_managed(request.reply_address(to), Err(busy));
         }
         let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { return };
         if requests.waiting.len() >= WAITING_MAX {
@@ -289,7 +289,7 @@ impl Conversation {
 
     async fn carry_out_request(&mut self, link: LinkId, to: LinkId, request: &NodeRequest) {
         self.await_reply(to);
-        self.manage(link, request.asker(to), request).await;
+        self.manage(link, request.reply_address(to), request).await;
     }
 
     /// Carries out a waiting request whose reply now has credit. Returns whether there was one.

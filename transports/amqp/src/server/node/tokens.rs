@@ -25,15 +25,15 @@ impl Conversation {
     /// Handles a request to `$cbs`.
     pub(super) async fn handle_token_request(
         &mut self,
-        asker: Option<ReplyAddress>,
+        reply_address: Option<ReplyAddress>,
         request: &NodeRequest,
     ) {
         let (status, text) = self.put(request).await;
-        let Some(asker) = asker else { return };
+        let Some(reply_address) = reply_address else { return };
         let mut reply = Vec::new();
-        head(&mut reply, &asker, &NAMES, status, &text, None);
+        head(&mut reply, &reply_address, &NAMES, status, &text, None);
         reply.extend([code::DESCRIBED, code::SMALL_ULONG, descriptor::VALUE, code::NULL]);
-        self.reply(asker, vec![Bytes::from(reply)].into());
+        self.reply(reply_address, vec![Bytes::from(reply)].into());
     }
 
     async fn put(&mut self, request: &NodeRequest) -> (i32, String) {

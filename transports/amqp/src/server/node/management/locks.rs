@@ -65,7 +65,7 @@ impl Conversation {
             let outcomes = self.site.outcomes();
             tokens.retain(|token| !outcomes.has(*token, kind));
             if tokens.is_empty() {
-                return Ok(OperationPlan::apart(async { Ok(ManagementAnswer::Done) }));
+                return Ok(OperationPlan::in_background(async { Ok(ManagementAnswer::Done) }));
             }
         }
         let settle = |token| Command::Settle { token, settlement: settlement.clone() };

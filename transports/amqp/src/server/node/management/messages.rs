@@ -45,19 +45,19 @@ impl Conversation {
 
     fn peeked(
         &mut self,
-        asker: &ReplyAddress,
+        reply_address: &ReplyAddress,
         memo: &RequestData,
         outcomes: Vec<Outcome>,
     ) -> Result<ManagementAnswer, Rejection> {
         let Some(Outcome::Peeked(messages)) = outcomes.into_iter().next() else {
             return Err(unexpected());
         };
-        let bytes_max = self.reply_bytes_max(asker);
-        let shown =
+        let bytes_max = self.reply_bytes_max(reply_address);
+        let form =
             if memo.without_bodies { MessageForm::PeekedWithoutBody } else { MessageForm::Peeked };
         let (mut list, mut count) = (Pieces::default(), 0);
         for message in messages {
-            let pieces = encoded(&message, shown).ok_or_else(unreadable)?;
+            let pieces = encoded(&message, form).ok_or_else(unreadable)?;
             let bytes: usize = pieces.iter().map(bytes::Bytes::len).sum();
             // The first message is sent at any size; the client sends another request for later
             // ones (AMQP-83).

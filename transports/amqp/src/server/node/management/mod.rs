@@ -78,23 +78,23 @@ impl Conversation {
     pub(super) async fn manage(
         &mut self,
         link: LinkId,
-        asker: ReplyAddress,
+        reply_address: ReplyAddress,
         request: &NodeRequest,
     ) {
         let Some(Node::Requests(requests)) = self.nodes.get(&link) else { return };
         let Some(manager) = requests.manager() else { return };
         let path = Arc::clone(&manager.path);
-        let Some(asker) = self.unless_expired(asker) else { return };
+        let Some(reply_address) = self.unless_expired(reply_address) else { return };
         match self.plan(link, &path, request).await {
             Ok(OperationPlan::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
-                let plan = Plan { asker, entity, commands, read, memo, transaction };
+                let plan = Plan { reply_address, entity, commands, read, memo, transaction };
                 self.when_room(Work::Request(Box::new(plan))).await;
             }
-            Ok(OperationPlan::Apart(asking)) => {
-                self.when_room(Work::RequestApart(asker, asking)).await;
+            Ok(OperationPlan::InBackground(asking)) => {
+                self.when_room(Work::RequestInBackground(reply_address, asking)).await;
             }
-            Err(error) => self.answer_managed(asker, Err(error)),
+            Err(error) => self.answer_managed(reply_address, Err(error)),
         }
     }
 
@@ -102,14 +102,14 @@ impl Conversation {
     /// carried out (AMQP-80).
     pub(in crate::server) fn unless_expired(
         &mut self,
-        asker: ReplyAddress,
+        reply_address: ReplyAddress,
     ) -> Option<ReplyAddress> {
-        if asker.until.is_none_or(|until| self.engine.broker.now() < until) {
-            return Some(asker);
+        if reply_address.until.is_none_or(|until| self.engine.broker.now() < until) {
+            return Some(reply_address);
         }
         let text = "the request waited longer than its server-timeout and was not carried out";
         let error = self.refuse(Rejection::timeout(text), "");
-        self.answer_managed(asker, Err(error));
+        self.answer_managed(reply_address, Err(error));
         None
     }
 
@@ -167,12 +167,12 @@ impl Conversation {
             return self.join_planned(id, session, entity, plan, permit).await;
         }
         let is_large = plan.cost().1 > Account::LARGE_BYTES;
-        let Plan { asker, entity, commands, read, memo, .. } = plan;
-        let Some(asker) = self.unless_expired(asker) else { return };
+        let Plan { reply_address, entity, commands, read, memo, .. } = plan;
+        let Some(reply_address) = self.unless_expired(reply_address) else { return };
         let takes = memo.room.is_some();
         self.inflow.large_count += usize::from(is_large);
         let managing = PendingManagement {
-            asker,
+            reply_address,
             read,
             memo,
             outcomes: vec![None; commands.len()],
@@ -206,8 +206,8 @@ impl Conversation {
         plan: Plan,
         permit: Permit,
     ) {
-        let Plan { asker, commands, read, memo, .. } = plan;
-        let Some(asker) = self.unless_expired(asker) else { return };
+        let Plan { reply_address, commands, read, memo, .. } = plan;
+        let Some(reply_address) = self.unless_expired(reply_address) else { return };
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for command in commands {
             match self.issue(id, session, &entity, command).await {
@@ -219,13 +219,13 @@ impl Conversation {
                     // Dropping the issued parts leaves them out of the transaction.
                     drop(issued);
                     let error = self.refuse(rejection, entity.path());
-                    return self.answer_managed(asker, Err(error));
+                    return self.answer_managed(reply_address, Err(error));
                 }
             }
         }
         let (outcomes, left) = (vec![None; checks.len()], checks.len());
         let managing = PendingManagement {
-            asker,
+            reply_address,
             read,
             memo: RequestData { is_joined: true, ..memo },
             outcomes,
@@ -301,7 +301,7 @@ impl Conversation {
         let Some(pending) = self.engine.links.remove_request(slot) else { return };
         let PendingAnswer::Managed(managing) = pending.expect else { return };
         let PendingManagement {
-            asker,
+            reply_address,
             read,
             memo,
             outcomes,
@@ -325,45 +325,49 @@ impl Conversation {
                 locks::record_partial_effects(self, &memo, &outcomes);
                 Err(rejection)
             }
-            None => read(self, &asker, &memo, outcomes.into_iter().flatten().collect()),
+            None => read(self, &reply_address, &memo, outcomes.into_iter().flatten().collect()),
         };
         let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
         // A refusal contains none of the messages.
         let removed = removed.filter(|_| answer.is_ok());
-        let pieces = reply_of(&asker, answer);
-        self.reply(asker, Reply { pieces, removed });
+        let pieces = reply_of(&reply_address, answer);
+        self.reply(reply_address, Reply { pieces, removed });
         // Released only now: the reply is already counted, and takes over its room.
         self.engine.account.release(held_bytes);
     }
 
-    /// Carries out a request apart from the connection; it counts as pending until it is answered.
-    pub(in crate::server) fn run_apart(
+    /// Carries out a request in the background; it counts as pending until it is answered.
+    pub(in crate::server) fn run_in_background(
         &mut self,
-        asker: ReplyAddress,
+        reply_address: ReplyAddress,
         asking: RunningWork<Answered>,
         permit: Permit,
     ) {
-        let Some(asker) = self.unless_expired(asker) else { return };
+        let Some(reply_address) = self.unless_expired(reply_address) else { return };
         let permit = Arc::new(permit);
         let paid = Some(Arc::clone(&permit));
-        let slot =
-            self.engine.links.add_unlinked_request("".into(), 0, paid, PendingAnswer::Apart(asker));
+        let slot = self.engine.links.add_unlinked_request(
+            "".into(),
+            0,
+            paid,
+            PendingAnswer::InBackground(reply_address),
+        );
         self.engine.background.push(Size::Long, slot, permit, Box::new(|| asking));
         self.start_background();
     }
 
-    /// Sends the reply of a request that was carried out apart from the connection.
-    pub(in crate::server) fn answer_apart(&mut self, finished: FinishedWork<Answered>) {
+    /// Sends the reply of a request that was carried out in the background.
+    pub(in crate::server) fn answer_background(&mut self, finished: FinishedWork<Answered>) {
         let mut held_bytes = 0;
         if let Some((bytes, room)) = finished.room {
             self.engine.account.hold_paid(bytes, room);
             held_bytes = bytes;
         }
         if let Some(pending) = self.engine.links.remove_request(finished.slot)
-            && let PendingAnswer::Apart(asker) = pending.expect
+            && let PendingAnswer::InBackground(reply_address) = pending.expect
         {
             let answer = finished.result.map_err(|error| crate::server::error::of(&error));
-            self.answer_managed(asker, answer);
+            self.answer_managed(reply_address, answer);
         }
         // Released only now: the reply is already counted, and takes over its room.
         self.engine.account.release(held_bytes);
@@ -372,11 +376,11 @@ impl Conversation {
     /// Sends a reply.
     pub(in crate::server) fn answer_managed(
         &mut self,
-        asker: ReplyAddress,
+        reply_address: ReplyAddress,
         answer: Result<ManagementAnswer, AmqpError>,
     ) {
-        let pieces = reply_of(&asker, answer);
-        self.reply(asker, pieces.into());
+        let pieces = reply_of(&reply_address, answer);
+        self.reply(reply_address, pieces.into());
     }
 }
 
@@ -387,24 +391,27 @@ fn taken_count(outcome: &Outcome) -> u64 {
 }
 
 /// Encodes a reply in pieces.
-fn reply_of(asker: &ReplyAddress, answer: Result<ManagementAnswer, AmqpError>) -> Vec<Bytes> {
+fn reply_of(
+    reply_address: &ReplyAddress,
+    answer: Result<ManagementAnswer, AmqpError>,
+) -> Vec<Bytes> {
     let mut reply = Pieces::default();
     let (body, count) = match answer {
         Ok(ManagementAnswer::Done) => {
-            head(&mut reply, asker, &NAMES, OK, "OK", None);
+            head(&mut reply, reply_address, &NAMES, OK, "OK", None);
             (Pieces::default(), 0)
         }
         Ok(ManagementAnswer::Nothing) => {
-            head(&mut reply, asker, &NAMES, NOTHING, "there is nothing", None);
+            head(&mut reply, reply_address, &NAMES, NOTHING, "there is nothing", None);
             (Pieces::default(), 0)
         }
         Ok(ManagementAnswer::Map(items, count)) => {
-            head(&mut reply, asker, &NAMES, OK, "OK", None);
+            head(&mut reply, reply_address, &NAMES, OK, "OK", None);
             (items, count)
         }
         Err(error) => {
             let (status, text) = (status(&error), error.description());
-            head(&mut reply, asker, &NAMES, status, text, Some(error.condition()));
+            head(&mut reply, reply_address, &NAMES, status, text, Some(error.condition()));
             (Pieces::default(), 0)
         }
     };

@@ -15,22 +15,22 @@ use crate::server::conversation::Conversation;
 use crate::server::outcomes::OutcomeKind;
 use crate::server::work::ReplyAddress;
 
-/// Plan of an operation: commands to the entity, or work apart from the connection.
+/// Plan of an operation: commands to the entity, or background work.
 pub(super) enum OperationPlan {
     Commands { entity: Entity, commands: Vec<Command>, read: MakeReply, memo: RequestData },
-    Apart(RunningWork<Answered>),
+    InBackground(RunningWork<Answered>),
 }
 
 impl OperationPlan {
-    /// Makes a plan of work apart from the connection, with a small answer.
-    pub(super) fn apart(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
-        Self::Apart(Box::pin(async move { (None, asking.await) }))
+    /// Makes a plan of background work, with a small answer.
+    pub(super) fn in_background(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
+        Self::InBackground(Box::pin(async move { (None, asking.await) }))
     }
 }
 
 /// Plan of a request: its commands, and the function that makes the reply from their outcomes.
 pub(in crate::server) struct Plan {
-    pub(super) asker: ReplyAddress,
+    pub(super) reply_address: ReplyAddress,
     pub(super) entity: Entity,
     pub(super) commands: Vec<Command>,
     pub(super) read: MakeReply,
@@ -69,7 +69,7 @@ pub(in crate::server) struct RequestData {
 
 /// A request whose commands are running.
 pub(in crate::server) struct PendingManagement {
-    pub(super) asker: ReplyAddress,
+    pub(super) reply_address: ReplyAddress,
     pub(super) read: MakeReply,
     pub(super) memo: RequestData,
     pub(super) outcomes: Vec<Option<Outcome>>,
@@ -111,5 +111,5 @@ impl ManagementAnswer {
     }
 }
 
-/// Result of a request that is carried out apart from the connection.
+/// Result of a request that is carried out in the background.
 pub(in crate::server) type Answered = Result<ManagementAnswer, BrokerError>;

@@ -31,7 +31,7 @@ impl Conversation {
         let count_max = self.engine.broker.settings().limits.rule_property_count_max;
         let rule = rule(name, &Body::of_map(map), count_max)?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(OperationPlan::apart(async move {
+        Ok(OperationPlan::in_background(async move {
             access.manage(&path, Management::CreateOwnRule(Box::new(rule))).await?;
             Ok(ManagementAnswer::Done)
         }))
@@ -43,7 +43,7 @@ impl Conversation {
     ) -> Result<OperationPlan, Refusal> {
         let name = question.body.required_text("rule-name")?;
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
-        Ok(OperationPlan::apart(async move {
+        Ok(OperationPlan::in_background(async move {
             access.manage(&path, Management::DeleteOwnRule(name.into())).await?;
             Ok(ManagementAnswer::Done)
         }))
@@ -61,7 +61,7 @@ impl Conversation {
         let page = self.engine.broker.settings().limits.list_count_max.max(1);
         let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
         let broker = self.engine.broker.clone();
-        Ok(OperationPlan::Apart(Box::pin(async move {
+        Ok(OperationPlan::InBackground(Box::pin(async move {
             let rules = Management::Rules(Page { skip, top: Some(top) });
             match access.turn_at(&path, rules).await {
                 Ok(turn) => {

@@ -168,7 +168,7 @@ impl Conversation {
         let behind = behind.map(String::into_boxed_str);
         let command = Command::ListSessions { which, after: behind, skip: left_out.into(), top };
         let entity = self.managed_entity(question, Action::ListSessions).await?;
-        Ok(OperationPlan::apart(async move {
+        Ok(OperationPlan::in_background(async move {
             let Outcome::Sessions(names) = entity.call(command).await? else {
                 return Err(entity.refuse(unexpected()));
             };
