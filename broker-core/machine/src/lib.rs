@@ -178,7 +178,7 @@ pub(crate) const fn is_long(steps: u64) -> bool {
     steps > Moves::Few.max() as u64
 }
 
-/// Output of one call of a machine: of a command, or of a method such as [`Machine::advance`]. The
+/// Output of a call to a machine: a command, or a method such as [`Machine::advance`]. The
 /// driver reuses it for the next call. The steps that [`Machine::steps_of`] counts are another
 /// thing: units of work.
 #[derive(Debug, Default)]

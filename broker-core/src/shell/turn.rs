@@ -51,7 +51,7 @@ impl Turn {
         self.steps.saturating_add(self.counts.delivered)
     }
 
-    /// Adds the steps of one call of the machine: the number of its moves or of its changes,
+    /// Adds the steps of a call to the machine: the number of its moves or of its changes,
     /// whichever is more.
     pub(super) const fn add_steps(&mut self, moves: u64, changes: u64) {
         self.steps += if moves > changes { moves } else { changes };

@@ -51,7 +51,7 @@ pub struct FinishedWork<T> {
     pub room: ResultRoom,
 }
 
-/// Background work of one connection. Work that has not started only holds its request, which the
+/// Background work of a connection. Work that has not started only holds its request, which the
 /// permit of the request covers. The bytes of a result count from the moment it exists, and no work
 /// starts while the connection has no room for answers.
 pub struct BackgroundWork<T> {

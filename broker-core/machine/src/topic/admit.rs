@@ -60,7 +60,7 @@ impl Topic {
         Ok(plans)
     }
 
-    /// Checks new messages, and refuses them if judging ahead could not examine all of them. Each
+    /// Checks new messages, and refuses them if judging ahead has not examined all messages. Each
     /// check covers all messages before the next begins. The quota counts the copies (TOP-10), so
     /// this selects them.
     pub(super) fn admit(

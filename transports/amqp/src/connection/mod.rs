@@ -443,8 +443,8 @@ impl Wire {
         self.hold_back(Pending { channel, role, first: id, last: id, settled: false, state });
     }
 
-    /// Holds a disposition back, and merges it with the one held back before if both form one
-    /// range. If they do not, the earlier one is written first.
+    /// Holds a disposition back, and merges it with the previous held-back disposition if both form
+    /// one range. Otherwise the previous disposition is written first.
     fn hold_back(&mut self, next: Pending) {
         if let Some(pending) = &mut self.pending
             && (pending.channel, pending.role, pending.last.wrapping_add(1))

@@ -106,9 +106,9 @@ impl Connection {
         }
     }
 
-    /// Answers a refused disposition of a delivery whose lock remains. The answer is settled, like
-    /// that of [`Self::dispose_sent`]. But the session keeps the delivery, since the client may
-    /// settle it again with another outcome. Returns whether the delivery is there.
+    /// Answers a refused disposition of a delivery whose lock remains. As with
+    /// [`Self::dispose_sent`], the answer is settled. But the session keeps the delivery, since the
+    /// client may settle it again with another outcome. Returns whether the delivery is there.
     pub fn dispose_sent_and_keep(&mut self, delivery: SentId, state: DeliveryState) -> bool {
         let session = self.session_mut(delivery.session);
         let is_there =
