@@ -386,7 +386,7 @@ impl Drive {
 impl Drive {
     /// Whether no work is left that proceeds without the passage of time: no waiting command, no
     /// due work of the machine, no batch of its tree on the way to the store.
-    pub(super) fn is_quiet(&self, now: Timestamp, counts: RoundScope) -> bool {
+    pub(super) fn is_quiet(&self, now: Timestamp, scope: RoundScope) -> bool {
         let tree = self.tree.borrow();
         let is_due = self.own_deadline().is_some_and(|at| at <= now);
         self.is_running()
@@ -394,7 +394,7 @@ impl Drive {
             && !is_due
             && !self.is_judging()
             && !tree.wants_submit(now)
-            && (counts == RoundScope::AllButStore || !tree.is_submitting())
+            && (scope == RoundScope::AllButStore || !tree.is_submitting())
     }
 
     /// Whether a client holds a lock here or waits for a command to be carried out. The end of

@@ -232,9 +232,9 @@ impl EntityActor {
     }
 
     /// Whether no work is left that proceeds without the passage of time.
-    pub(super) fn is_quiet(&self, counts: RoundScope) -> bool {
+    pub(super) fn is_quiet(&self, scope: RoundScope) -> bool {
         let now = self.drive.clock.now();
-        self.groups.is_empty() && self.wakeups.is_quiet(now) && self.drive.is_quiet(now, counts)
+        self.groups.is_empty() && self.wakeups.is_quiet(now) && self.drive.is_quiet(now, scope)
     }
 
     /// Keeps a round while something is held here.
@@ -365,11 +365,11 @@ impl Handler<RoundQuestion> for EntityActor {
     type Result = ();
 
     fn handle(&mut self, RoundQuestion(round): RoundQuestion, _: &mut Context<Self>) {
-        if round.counts == RoundScope::Held {
+        if round.scope == RoundScope::Held {
             self.keep_while_held(round);
             return;
         }
-        round.record(self.is_quiet(round.counts));
+        round.record(self.is_quiet(round.scope));
         self.ask_sessions(&round);
     }
 }

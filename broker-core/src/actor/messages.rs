@@ -96,7 +96,7 @@ pub(super) struct End;
 /// A question to all actors. The answer is sent when the last reference is dropped, which is when
 /// all have answered.
 pub(crate) struct Round {
-    pub(crate) counts: RoundScope,
+    pub(crate) scope: RoundScope,
     is_quiet: AtomicBool,
     result: Mutex<Option<oneshot::Sender<bool>>>,
 }
@@ -119,10 +119,10 @@ pub(crate) struct RoundQuestion(pub(crate) Arc<Round>);
 
 impl Round {
     /// Returns a round, and the receiver of its result: whether all were quiet.
-    pub(crate) fn begin(counts: RoundScope) -> (Arc<Self>, oneshot::Receiver<bool>) {
+    pub(crate) fn begin(scope: RoundScope) -> (Arc<Self>, oneshot::Receiver<bool>) {
         let (sender, receiver) = oneshot::channel();
         let round =
-            Self { counts, is_quiet: AtomicBool::new(true), result: Mutex::new(Some(sender)) };
+            Self { scope, is_quiet: AtomicBool::new(true), result: Mutex::new(Some(sender)) };
         (Arc::new(round), receiver)
     }
 

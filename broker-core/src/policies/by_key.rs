@@ -29,7 +29,7 @@ pub(super) struct KeyIndex {
 pub(super) struct KeyEntry {
     by_owner: HashMap<PathKey, OwnedKey>,
     /// Ends when no entity has this name and key any more.
-    life: GrantEpoch,
+    epoch: GrantEpoch,
 }
 
 type OwnedKey = (Arc<Policy>, WhichKey);
@@ -50,7 +50,7 @@ impl KeyDigest {
 
 impl KeyEntry {
     fn begin() -> Self {
-        Self { by_owner: HashMap::new(), life: GrantEpoch::begin() }
+        Self { by_owner: HashMap::new(), epoch: GrantEpoch::begin() }
     }
 
     /// Returns the policy of an entity, if it has one with this name and key.
@@ -61,7 +61,7 @@ impl KeyEntry {
     /// Returns the grant at a resource where no such policy applies: it has no rights, but
     /// identifies the client while any entity has this name and key.
     pub(super) fn recognize(&self) -> Grant {
-        let grant = Grant::nothing().with_epoch(self.life.mark());
+        let grant = Grant::nothing().with_epoch(self.epoch.mark());
         match self.by_owner.values().next() {
             Some((policy, _)) => grant.with_policy(policy.name()),
             None => grant,
@@ -70,7 +70,7 @@ impl KeyEntry {
 }
 
 impl KeyIndex {
-    /// Replaces the policies of an entity. Returns the lives of keys that no policy has any more.
+    /// Replaces the policies of an entity. Returns the epochs of keys that no policy has any more.
     pub(super) fn replace(
         &mut self,
         owner: &PathKey,
@@ -94,7 +94,7 @@ impl KeyIndex {
         let mut over = Vec::new();
         for (policy, digest) in left {
             if self.known.get(&digest).is_some_and(|known| known.by_owner.is_empty()) {
-                over.extend(self.known.remove(&digest).map(|known| known.life));
+                over.extend(self.known.remove(&digest).map(|known| known.epoch));
                 self.names.remove(policy, digest);
             }
         }

@@ -41,7 +41,7 @@ pub struct Policy {
     rights: Rights,
     keys: [Key; 2],
     /// Ends with the policy, or when its rights change.
-    life: GrantEpoch,
+    epoch: GrantEpoch,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -49,7 +49,7 @@ pub struct Policy {
 #[derive(Clone, Debug)]
 struct Key {
     text: KeyText,
-    life: GrantEpoch,
+    epoch: GrantEpoch,
 }
 
 /// An epoch with its initial value, on which grants depend.
@@ -205,9 +205,9 @@ impl Policy {
         created_at: Timestamp,
         updated_at: Timestamp,
     ) -> Self {
-        let keys = keys.map(|text| Key { text, life: GrantEpoch::begin() });
-        let life = GrantEpoch::begin();
-        Self { name: name.into(), rights, keys, life, created_at, updated_at }
+        let keys = keys.map(|text| Key { text, epoch: GrantEpoch::begin() });
+        let epoch = GrantEpoch::begin();
+        Self { name: name.into(), rights, keys, epoch, created_at, updated_at }
     }
 
     /// Restores a stored policy; none if no broker has written the record.
@@ -257,19 +257,19 @@ impl Policy {
     /// (SEC-09).
     #[must_use]
     pub fn grant_by(&self, which: WhichKey) -> Grant {
-        Grant::of(self.rights).with_epoch(self.held(which).life.mark()).with_policy(&self.name)
+        Grant::of(self.rights).with_epoch(self.held(which).epoch.mark()).with_policy(&self.name)
     }
 
     /// Returns the grant for a client that signed with one of its keys, but for another resource:
     /// it has no rights, and identifies the client while the key is valid.
     #[must_use]
     pub fn recognize_by(&self, which: WhichKey) -> Grant {
-        Grant::nothing().with_epoch(self.held(which).life.mark()).with_policy(&self.name)
+        Grant::nothing().with_epoch(self.held(which).epoch.mark()).with_policy(&self.name)
     }
 
     /// Returns the grant of the policy without a key.
     pub(super) fn grant(&self) -> Grant {
-        Grant::of(self.rights).with_epoch(self.life.mark()).with_policy(&self.name)
+        Grant::of(self.rights).with_epoch(self.epoch.mark()).with_policy(&self.name)
     }
 
     /// Whether it has this name, in any case.
@@ -311,19 +311,19 @@ impl Policy {
             WhichKey::Primary => primary,
             WhichKey::Secondary => secondary,
         };
-        *place = Key { text, life: GrantEpoch::begin() };
+        *place = Key { text, epoch: GrantEpoch::begin() };
         newer
     }
 
     /// Ends grants when the policy is no longer in force. Grants that depend on parts shared with
     /// `heir`, a policy of the same name, continue.
     pub(super) fn end(&self, heir: Option<&Self>) {
-        let lives = |policy: &Self| {
+        let epochs = |policy: &Self| {
             let [primary, secondary] = &policy.keys;
-            [policy.life.clone(), primary.life.clone(), secondary.life.clone()]
+            [policy.epoch.clone(), primary.epoch.clone(), secondary.epoch.clone()]
         };
-        let heirs = heir.map(lives);
-        for (place, own) in lives(self).iter().enumerate() {
+        let heirs = heir.map(epochs);
+        for (place, own) in epochs(self).iter().enumerate() {
             let other = heirs.as_ref().and_then(|heirs| heirs.get(place));
             if other.is_none_or(|other| other.mark != own.mark) {
                 own.end();

@@ -10,7 +10,7 @@ use peeklock_model::transaction::{Operation, Part};
 use super::TransactionId;
 use super::budget::{EvictionTime, RoomRequest, TransactionOwner};
 use super::open::{OpenTransaction, PartGrants, Scope};
-use super::standing::BudgetRegistration;
+use super::registration::BudgetRegistration;
 use crate::admission::Permit;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, InboundMessage};
@@ -42,7 +42,7 @@ struct Book {
 struct State {
     open: BTreeMap<TransactionId, TransactionEntry>,
     /// Their order of eviction, and their registration at the shared budget.
-    standing: BudgetRegistration,
+    registration: BudgetRegistration,
     /// Transactions that were rolled back because they timed out, in that order; at most as many as
     /// may be open.
     timed_out: VecDeque<TransactionId>,
@@ -110,8 +110,8 @@ impl Transactions {
     #[must_use]
     pub fn new(broker: &Broker) -> Self {
         Self(Arc::new_cyclic(|book: &Weak<Book>| {
-            let standing = BudgetRegistration::enter(&broker.shared.transactions, book.clone());
-            let state = Mutex::new(State::new(standing));
+            let registration = BudgetRegistration::enter(&broker.shared.transactions, book.clone());
+            let state = Mutex::new(State::new(registration));
             Book { broker: broker.clone(), state }
         }))
     }
@@ -132,7 +132,7 @@ impl Transactions {
         let asker = {
             let mut state = self.0.lock();
             state.make_place(now, count_max)?;
-            state.asker(None)
+            state.room_request(None)
         };
         let room = self.0.broker.shared.transactions.take(asker, BEGUN_BYTES, now)?;
         let mut state = self.0.lock();
@@ -211,7 +211,7 @@ impl Transactions {
         let asker = {
             let mut state = self.0.lock();
             state.find(id, now, limits.transaction_open_count_max)?;
-            state.asker(Some(id))
+            state.room_request(Some(id))
         };
         let room = broker.shared.transactions.take(asker, bytes, now)?;
         let mut state = self.0.lock();
@@ -366,7 +366,7 @@ impl TransactionOwner for Book {
     fn roll_back_oldest(&self, bytes: u64) {
         let mut state = self.lock();
         if state.held_bytes() / 2 > bytes
-            && let Some(oldest) = state.standing.first()
+            && let Some(oldest) = state.registration.first()
         {
             state.time_out(oldest, self.open_count_max());
         }
@@ -374,8 +374,8 @@ impl TransactionOwner for Book {
 }
 
 impl State {
-    const fn new(standing: BudgetRegistration) -> Self {
-        Self { open: BTreeMap::new(), standing, timed_out: VecDeque::new(), bytes: 0 }
+    const fn new(registration: BudgetRegistration) -> Self {
+        Self { open: BTreeMap::new(), registration, timed_out: VecDeque::new(), bytes: 0 }
     }
 
     /// Bytes held by the open transactions.
@@ -384,14 +384,14 @@ impl State {
     }
 
     /// Returns the request for room of an operation of this transaction, or of a new transaction.
-    fn asker(&self, transaction: Option<TransactionId>) -> RoomRequest {
-        self.standing.asker(transaction, self.held_bytes())
+    fn room_request(&self, transaction: Option<TransactionId>) -> RoomRequest {
+        self.registration.room_request(transaction, self.held_bytes())
     }
 
     /// Records a change of a transaction's end or of the held bytes.
     fn note(&mut self, id: TransactionId, ends: (Option<EvictionTime>, Option<EvictionTime>)) {
         let held_bytes = self.held_bytes();
-        self.standing.note(held_bytes, id, ends);
+        self.registration.note(held_bytes, id, ends);
     }
 
     /// Makes place for another transaction if the maximum is reached: evicts transactions that
@@ -402,7 +402,7 @@ impl State {
         }
         self.expire(now, count_max);
         if self.open.len() >= count_max
-            && let Some(empty) = self.standing.long_empty(now)
+            && let Some(empty) = self.registration.long_empty(now)
         {
             self.time_out(empty, count_max);
         }
@@ -454,7 +454,7 @@ impl State {
     }
 
     fn expire(&mut self, now: Timestamp, count_max: usize) {
-        while let Some(over) = self.standing.timed_out(now) {
+        while let Some(over) = self.registration.timed_out(now) {
             self.time_out(over, count_max);
         }
     }

@@ -99,17 +99,17 @@ impl TransactionBudget {
     /// `ServerBusy` if no more transactions may be rolled back.
     pub(super) fn take(
         &self,
-        asker: RoomRequest,
+        request: RoomRequest,
         bytes: u64,
         now: Timestamp,
     ) -> Result<Permit, Rejection> {
-        let wanted = asker.held_bytes.saturating_add(bytes);
+        let wanted = request.held_bytes.saturating_add(bytes);
         loop {
             if let Some(permit) = self.budget.try_keep(bytes) {
                 return Ok(permit);
             }
             // Each eviction changes the ledger, so the next search finds another transaction.
-            let over = self.ledger().first_over(asker, now);
+            let over = self.ledger().first_over(request, now);
             if let Some((book, id)) = over {
                 book.roll_back_over(id, now);
                 continue;
@@ -185,10 +185,10 @@ impl Ledger {
     /// duration, except the transaction of the request itself.
     fn first_over(
         &mut self,
-        asker: RoomRequest,
+        request: RoomRequest,
         now: Timestamp,
     ) -> Option<(Arc<dyn TransactionOwner>, TransactionId)> {
-        while let Some(first) = self.find_over(asker, now) {
+        while let Some(first) = self.find_over(request, now) {
             let (_, book, id) = first;
             if let Some(book) = self.book(book) {
                 return Some((book, id));
@@ -201,12 +201,12 @@ impl Ledger {
 
     fn find_over(
         &self,
-        asker: RoomRequest,
+        request: RoomRequest,
         now: Timestamp,
     ) -> Option<(EvictionTime, BookId, TransactionId)> {
         let timed_out = self.by_end.first().filter(|(end, ..)| end.is_timeout());
         let asks = |(_, book, id): &&(EvictionTime, BookId, TransactionId)| {
-            *book == asker.book && Some(*id) == asker.transaction
+            *book == request.book && Some(*id) == request.transaction
         };
         let from = (EvictionTime::FIRST_EMPTY, BookId(0), TransactionId(0));
         let empty = self.by_end.range(from..).find(|entry| !asks(entry));

@@ -10,14 +10,14 @@
 //!
 //! Before the commit, no entity knows of the transaction: its sends are invisible, and its settled
 //! messages stay locked (TXN-03). So a rollback only forgets it. [`Transactions`] keeps the open
-//! transactions of a connection within their bounds; `open.rs` is a single one, `standing.rs` their
-//! order of eviction, and `budget.rs` the budget for all connections. [`Operation`] lists the
+//! transactions of a connection within their bounds; `open.rs` is a single one, `registration.rs`
+//! their order of eviction, and `budget.rs` the budget for all connections. [`Operation`] lists the
 //! commands that may be transactional. The machine has one file for its side.
 
 mod book;
 mod budget;
 mod open;
-mod standing;
+mod registration;
 
 use std::fmt;
 

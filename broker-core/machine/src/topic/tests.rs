@@ -78,7 +78,7 @@ impl Stand {
     }
 
     /// Runs one slice of judging ahead; returns whether the command can be applied now.
-    fn go_ahead(&mut self, command: &Command) -> bool {
+    fn prepare(&mut self, command: &Command) -> bool {
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(1),

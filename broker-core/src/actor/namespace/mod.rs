@@ -330,7 +330,7 @@ impl Handler<RoundQuestion> for NamespaceActor {
             && self.waiting.is_empty()
             && self.policies_in_flight.is_empty()
             && are_settled;
-        round.record(is_quiet || round.counts == RoundScope::AllButStore);
+        round.record(is_quiet || round.scope == RoundScope::AllButStore);
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {
             actor.do_send(RoundQuestion(Arc::clone(&round)));
         }

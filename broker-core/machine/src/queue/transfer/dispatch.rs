@@ -84,13 +84,13 @@ impl Queue {
     /// sender addressed via this queue leave in any status.
     fn is_open(&self, exit: &Exit) -> bool {
         let first = self.transfers.backlog(exit).and_then(|backlog| backlog.waiting.first());
-        let settled =
-            self.transfers.unsettled.is_none() && first.is_none_or(|first| self.may_leave(first));
+        let is_durable = self.transfers.description_stage.is_none()
+            && first.is_none_or(|first| self.may_leave(first));
         match exit {
-            Exit::Messages => settled && self.has_active_forwarder(),
+            Exit::Messages => is_durable && self.has_active_forwarder(),
             Exit::DeadLetters => {
                 // A message to be offered again may belong before the waiting ones (FWD-10).
-                settled
+                is_durable
                     && !self.transfers.has_to_reoffer()
                     && self.is_forwarding(SubQueue::DeadLetter)
                     && self.description.status.allows_receive()

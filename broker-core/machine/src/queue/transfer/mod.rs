@@ -123,7 +123,7 @@ pub(super) struct Transfers {
     to_reoffer: VecDeque<SequenceSet>,
     /// Stage of a new description that makes messages leave, until it is durable. Until then none
     /// leaves.
-    unsettled: Option<StageNumber>,
+    description_stage: Option<StageNumber>,
     /// For a subscription: the highest number that the store knows, and the number that it will
     /// know with a stage in flight.
     stored_last: SequenceNumber,
@@ -301,8 +301,8 @@ impl Transfers {
     }
 
     pub(super) fn committed(&mut self, stage: StageNumber) {
-        if self.unsettled.is_some_and(|carried_by| carried_by <= stage) {
-            self.unsettled = None;
+        if self.description_stage.is_some_and(|carried_by| carried_by <= stage) {
+            self.description_stage = None;
         }
         if let Some((carried_by, last)) = self.storing_last
             && carried_by <= stage
@@ -443,7 +443,7 @@ impl Queue {
         for (which, before) in FORWARDED.into_iter().zip(before) {
             let now = self.is_forwarding(which);
             if now {
-                self.transfers.unsettled = Some(stage);
+                self.transfers.description_stage = Some(stage);
             }
             let Some(backlog) = self.transfers.backlog_of_mut(which) else { continue };
             backlog.not_before = Timestamp::NONE;

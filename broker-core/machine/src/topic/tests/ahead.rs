@@ -25,7 +25,7 @@ fn one_correlation_filter_is_judged_in_slices() {
     let envelope = content.envelope(&PropertyLimits::default(), &KEY);
     let command = Command::Send { message: InboundMessage { content, envelope } };
     let mut slices = 1;
-    while !stand.go_ahead(&command) {
+    while !stand.prepare(&command) {
         slices += 1;
     }
     // Lookup and comparison: 2 x 256 x 4 x 7,000 steps in slices of 2^20.
@@ -56,7 +56,7 @@ fn many_rules_of_a_new_subscription_are_judged_in_slices() {
     for (id, wrong, slices_due) in [(2, None, 18), (3, Some(0), 1), (4, Some(700), 11)] {
         let command = create(id, wrong);
         let mut slices = 1;
-        while !stand.go_ahead(&command) {
+        while !stand.prepare(&command) {
             slices += 1;
         }
         assert_eq!(slices, slices_due, "{wrong:?}");
@@ -223,10 +223,10 @@ fn judged_bytes_of_all_topics_are_bounded() {
     let batch = Command::SendBatch { messages: vec![stand.heavy(), stand.heavy(), stand.heavy()] };
     stand.left.judged_bytes = 1;
     while stand.topic.memory_use().judged_bytes <= 64 << 10 {
-        assert!(!stand.go_ahead(&batch), "there are three messages");
+        assert!(!stand.prepare(&batch), "there are three messages");
     }
     stand.left.judged_bytes = 0;
-    assert!(stand.go_ahead(&batch));
+    assert!(stand.prepare(&batch));
     let refused = stand.apply(batch.clone()).map(|_| ()).unwrap_err();
     assert_eq!(refused.condition(), Condition::ServerBusy);
     assert!(refused.detail().contains("`broker_judged_bytes_max`"), "{refused}");

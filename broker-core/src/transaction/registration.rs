@@ -23,7 +23,7 @@ impl BudgetRegistration {
     }
 
     /// Returns a request for room by this book.
-    pub(super) const fn asker(
+    pub(super) const fn room_request(
         &self,
         transaction: Option<TransactionId>,
         held_bytes: u64,
