@@ -1,4 +1,4 @@
-//! Data that the machines of a topic's tree share. The topic puts copies into the boxes of its
+//! Data that the machines of a topic's tree share. The topic adds copies to the arrivals of its
 //! subscriptions. The subscriptions report their use (TMP-10, RCV-22) and the settings for their
 //! copies.
 //!
@@ -217,7 +217,7 @@ impl Family {
     }
 
     /// Records that a subscription is being removed and its machine no longer runs. Further copies
-    /// are stored, but not put into its box.
+    /// are stored, but not added to its arrivals.
     pub fn begin_removal(&mut self, id: EntityId) {
         if let Some(entry) = self.subscriptions.get_mut(&id) {
             entry.is_leaving = true;

@@ -453,9 +453,9 @@ impl Drive {
         self.session(holder).is_some_and(|session| session.has_requests())
     }
 
-    /// Takes a turn for a session whose hold ends, with its earlier requests, and accepts no more
-    /// on its way. It does not wait for a session state that waits for room in the store: that
-    /// state is lost with the hold.
+    /// Takes a turn for a session whose hold ends, with the requests in its inlet, and closes the
+    /// inlet. It does not wait for a session state that waits for room in the store: that state is
+    /// lost with the hold.
     pub(super) fn last_turn_of(&self, holder: ReceiverId) {
         let Some(session) = self.session(holder) else { return };
         session.inlet.end();

@@ -113,8 +113,9 @@ impl EntityActor {
         drive.entity_wakes_at(self.wakeups.armed());
     }
 
-    /// Takes commands from the inlet, then yields to other ready work on this arbiter. The end of a
-    /// hold, and all requests after it, wait for earlier requests of the holder on its own way.
+    /// Takes commands from the inlet, then yields to other ready work on this arbiter. A request
+    /// that ends a hold, and all requests after it, wait until the earlier requests in the inlet of
+    /// that session are carried out.
     fn take_commands(&mut self, context: &mut Context<Self>) {
         if !self.drive.check_tree() {
             self.give_back();

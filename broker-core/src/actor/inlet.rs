@@ -281,7 +281,7 @@ impl Entrance for Inlet {
             }
             None => Vec::new(),
         };
-        // Requests on a session's way never expire, since they do not wait for long.
+        // Requests in the inlet of a session never expire, since they do not wait for long.
         state.push(group, Timestamp::NEVER);
         if rest.is_empty() { Ok(()) } else { Err(rest) }
     }

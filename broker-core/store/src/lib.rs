@@ -1,5 +1,5 @@
 //! The store contract: bytes, order and atomicity (DESIGN D11). The broker's shells write and read
-//! through it. (Data path, step 4.)
+//! through it: step 4 of the data path in ARCHITECTURE.md.
 //!
 //! A store keeps records under byte keys, each with an optional content, and does not interpret
 //! them. It depends only on `peeklock-record`, which defines keys, records and batches.
@@ -103,8 +103,9 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
 /// Storage of the data that a broker has acknowledged.
 ///
-/// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`. All methods are called from
-/// arbiter threads and must not wait for the medium, except `acquire`, `scan` and `close`.
+/// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
+/// All methods are called from arbiter threads and must not wait for the medium, except `acquire`,
+/// `scan` and `close`.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_store as store; }
@@ -149,10 +150,11 @@ pub trait Store: Send + Sync {
     /// If the shard cannot be owned.
     fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 
-    /// Reserves `bytes` for a later batch, or returns the reason for a refusal. A reservation ends
-    /// when the batch with it ([`Batch::reserved`]) completes with any outcome but an unknown one,
-    /// or when its shard is acquired again before that; without a batch, by [`Store::unreserve`].
-    /// The store calls `waker` only for a refusal, to get a waker.
+    /// Reserves `bytes` for a later batch, or returns the reason for a refusal. The batch that uses
+    /// the reservation names it ([`Batch::reserved`]). The reservation ends when that batch
+    /// completes with a known outcome, or when the shard is acquired again before that. Without a
+    /// batch, [`Store::unreserve`] ends it. The store calls `waker` only if it refuses, to get a
+    /// waker.
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved;
 
     /// Ends a reservation that no batch will carry.

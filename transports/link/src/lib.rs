@@ -1,6 +1,6 @@
 //! The engine that all transports with links share: credit and flow of deliveries, unsettled
 //! deliveries, pending requests, and contents that are fetched ahead and counted against the
-//! client's account. (Data path, step 1 and back.)
+//! client's account. This is step 1 of the data path in ARCHITECTURE.md, and the way back.
 //!
 //! ```text
 //!   client -> transport -> Links -> group for each entity -> Entity::submit

@@ -454,7 +454,8 @@ impl Machine for Queue {
         let mut moves = self.moves.max();
         self.expire(&mut moves, ctx, step);
         self.is_behind |= moves == 0;
-        // Work that is left for the next step does not delay other commands.
+        // Messages that this step does not hand over do not set `is_behind`: the next step takes
+        // them, and other commands go on meanwhile.
         self.hand_over(&mut moves, ctx, step);
         step.moves += (self.moves.max() - moves) as u64;
         let mut left = SERVED_PER_STEP;

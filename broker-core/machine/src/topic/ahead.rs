@@ -407,7 +407,7 @@ impl Topic {
         }
         let mut ahead = self.begin(subject, ctx.now);
         let mut left = SLICE_STEPS;
-        // Whether a catch-all is asked depends on all other rules of the topic (TOP-30).
+        // Whether a catch-all is evaluated depends on all other rules of the topic (TOP-30).
         if self.is_catch_all(subscription) && ahead.selections.is_empty() {
             let next = NextMessage {
                 content: &message.content,

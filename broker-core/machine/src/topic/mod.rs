@@ -121,7 +121,7 @@ pub struct Topic {
 /// Data of a subscription that the topic needs.
 #[derive(Debug)]
 struct Subscription {
-    /// Name as given at creation, for explanations of a catch-all that was not asked (TOP-30).
+    /// Name as given at creation, for explanations of a catch-all that was not evaluated (TOP-30).
     name: Box<str>,
     /// The highest number that was given there.
     last_sequence: SequenceNumber,

@@ -91,7 +91,7 @@ pub(super) struct Keeper {
     newest_at_idle_check: u32,
     /// Number of idle checks during which no newer segment was sealed.
     idle_checks: u32,
-    /// Whether the log reported that new messages are refused.
+    /// Whether a warning that new messages are refused was logged, and no end of the shortage yet.
     is_short: bool,
     /// Number of idle checks with room since then.
     checks_with_room: u32,

@@ -97,9 +97,11 @@ pub(super) struct Log {
     parts: LogParts,
     active: Arc<Segment>,
     active_bytes: u64,
-    /// The position of the encoded frames: `pieces`, and `buffer` after them.
+    /// Encoded frames that are not written yet: complete pieces, and the current piece `buffer`
+    /// after them.
     pieces: Vec<Vec<u8>>,
     buffer: Vec<u8>,
+    /// Position of the start of `buffer` in the segment.
     buffer_at: u64,
     buffers: Buffers,
     next_lsn: u64,
@@ -195,7 +197,8 @@ impl Log {
         let span = usize::try_from(frame_span(payload_max)).unwrap_or(0);
         if self.buffer.capacity() - self.buffer.len() < span {
             self.end_piece();
-            // As large as all buffered bytes, so that many small batches make few pieces.
+            // The new piece is as large as all buffered bytes together, so that many small batches
+            // make few pieces.
             let bytes = span.max(self.buffered().min(PIECE_BYTES_MAX));
             self.buffer = self.buffers.take(bytes);
         }

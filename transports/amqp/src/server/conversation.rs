@@ -1,4 +1,5 @@
-//! A connection with a client, from its first byte to its end. (Data path, step 1 and back.)
+//! A connection with a client, from its first byte to its end. This is step 1 of the data path in
+//! ARCHITECTURE.md, and the way back.
 //!
 //! A single task reads, carries out requests and writes. All requests that were read are carried
 //! out before anything is delivered (AMQP-69). Nothing more is read while a permit is missing, and

@@ -1,7 +1,7 @@
 //! The work of a connection: requests of the client on their way from an event to an answer.
 //!
-//! [`Work`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an entity or a link
-//! answers.
+//! [`Work`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an entity or a
+//! link answers.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::state::{DeliveryState, Outcome};
 /// room that the client makes only after such an answer.
 pub(super) const ANSWERS: u32 = u32::MAX - 1;
 
-/// Data for the answers to several commands, by position.
+/// Data of a request for the answers to its commands, by the position of the command.
 pub(super) struct Each<T> {
     places: Vec<Option<T>>,
     left: usize,

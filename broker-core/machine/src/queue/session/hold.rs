@@ -130,7 +130,8 @@ impl Queue {
     }
 
     /// Ends a session lock that ran out. Deliveries under it count as failed (SES-30), and its
-    /// receiver is notified (SES-15). Continues an end that has begun before.
+    /// receiver is notified (SES-15). If an earlier step has begun to end the lock, continues
+    /// there.
     pub(super) fn end_expired_hold(
         &mut self,
         index: SessionIndex,
