@@ -206,7 +206,7 @@ impl Drive {
 
     /// The client whose request needs the long turn, if it is known.
     pub(super) fn requester_of_long_turn(&self) -> Option<RequesterId> {
-        self.shell()?.borrow().asker_of_long_turn()
+        self.shell()?.borrow().requester_of_long_turn()
     }
 
     /// Whether the machine evaluates rules in slices and needs another turn after all others.

@@ -80,7 +80,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// The client whose command needs the long turn; none for due messages.
-    pub fn asker_of_long_turn(&self) -> Option<RequesterId> {
+    pub fn requester_of_long_turn(&self) -> Option<RequesterId> {
         if self.machine.is_behind() {
             return None;
         }

@@ -129,12 +129,12 @@ impl Transactions {
         }
         let count_max = limits.transaction_open_count_max;
         let now = self.0.broker.now();
-        let asker = {
+        let request = {
             let mut state = self.0.lock();
             state.make_place(now, count_max)?;
             state.room_request(None)
         };
-        let room = self.0.broker.shared.transactions.take(asker, BEGUN_BYTES, now)?;
+        let room = self.0.broker.shared.transactions.take(request, BEGUN_BYTES, now)?;
         let mut state = self.0.lock();
         // Another thread may have begun one meanwhile.
         state.make_place(now, count_max)?;
@@ -208,12 +208,12 @@ impl Transactions {
         let (limits, now) = (&broker.settings().limits, broker.now());
         // The lock is released before `take`, which may lock this or other books to evict
         // transactions.
-        let asker = {
+        let request = {
             let mut state = self.0.lock();
             state.find(id, now, limits.transaction_open_count_max)?;
             state.room_request(Some(id))
         };
-        let room = broker.shared.transactions.take(asker, bytes, now)?;
+        let room = broker.shared.transactions.take(request, bytes, now)?;
         let mut state = self.0.lock();
         let held = state.bytes;
         let begun = state.find(id, now, limits.transaction_open_count_max)?;

@@ -58,7 +58,7 @@ impl Conversation {
     }
 
     /// Records that the client has presented valid credentials.
-    pub(super) async fn has_shown(&mut self) {
+    pub(super) async fn record_valid_credentials(&mut self) {
         self.mark_key();
         if self.entry.place.is_none() {
             self.seek_place().await;

@@ -18,7 +18,8 @@ use super::deliver::token_of;
 use super::outcomes::OutcomeKind;
 use super::settlement::same_kind;
 use super::work::{
-    Each, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, SettlementRequest, Work,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, SettlementRequest,
+    Work,
 };
 use crate::connection::SentId;
 use crate::performative::DeliveryTag;
@@ -112,7 +113,7 @@ impl Conversation {
         let entity = first.sent.entity.clone();
         let permit = Some(Arc::new(permit));
         let mut commands = Vec::with_capacity(list.len());
-        let each = Each::new(list.into_iter().map(|settling| {
+        let each = AwaitedAnswers::new(list.into_iter().map(|settling| {
             let SettlementRequest { token, sent, settlement, answer, .. } = settling;
             let kind = OutcomeKind::of(&settlement);
             commands.push(Command::Settle { token, settlement });

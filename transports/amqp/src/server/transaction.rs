@@ -24,7 +24,7 @@ use super::book::{
 use super::conversation::Conversation;
 use super::outcomes::OutcomeKind;
 use super::work::{
-    Each, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, TransactionCommit,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, TransactionCommit,
     TransactionPart, Work,
 };
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
@@ -236,7 +236,7 @@ impl Conversation {
             let path = entity.path().into();
             let kind = OutcomeKind::Abandoned;
             let ended = PendingSettlement { token, kind, answer: None, sent: None };
-            let expect = PendingAnswer::Settled(Each::new([ended]));
+            let expect = PendingAnswer::Settled(AwaitedAnswers::new([ended]));
             let slot = self.engine.links.add_unlinked_request(path, 0, None, expect);
             // Immediately, without the retry delay.
             let delay = Some(TimeSpan::ZERO);

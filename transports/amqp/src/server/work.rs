@@ -28,12 +28,12 @@ use crate::state::{DeliveryState, Outcome};
 pub(super) const ANSWERS: u32 = u32::MAX - 1;
 
 /// Data of a request for the answers to its commands, by the position of the command.
-pub(super) struct Each<T> {
+pub(super) struct AwaitedAnswers<T> {
     places: Vec<Option<T>>,
     left: usize,
 }
 
-impl<T> Each<T> {
+impl<T> AwaitedAnswers<T> {
     pub(super) fn new(each: impl IntoIterator<Item = T>) -> Self {
         let places: Vec<Option<T>> = each.into_iter().map(Some).collect();
         Self { left: places.len(), places }
@@ -84,12 +84,12 @@ pub(super) enum PendingAnswer {
         /// Number of their link.
         number: u32,
         /// Deliveries to be answered; `None` for a delivery that was sent settled.
-        deliveries: Each<Option<ReceivedId>>,
+        deliveries: AwaitedAnswers<Option<ReceivedId>>,
         /// Whether it occupies the slot for large messages.
         is_large: bool,
     },
     /// Settlements.
-    Settled(Each<PendingSettlement>),
+    Settled(AwaitedAnswers<PendingSettlement>),
     /// The description of an entity, which a sender needs before it is attached.
     Described(Box<PendingAttach>),
     /// A request to a management node.
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn each_answer_counts_once_and_the_last_is_marked() {
-        let mut each = Each::new(["a", "b", "c"]);
+        let mut each = AwaitedAnswers::new(["a", "b", "c"]);
         assert_eq!(each.answered(1), Some(("b", false)));
         assert_eq!(each.answered(1), None);
         assert_eq!(each.answered(3), None);

@@ -48,8 +48,8 @@ impl Connection {
         // Dispositions of a client for its own deliveries have no effect (AMQP-47).
         let of_ours = role == Role::Receiver;
         // Neither has a state without an outcome, unless the delivery is settled (AMQP-65).
-        let says = settled || state.as_ref().is_some_and(DeliveryState::has_outcome);
-        if of_ours && says {
+        let has_effect = settled || state.as_ref().is_some_and(DeliveryState::has_outcome);
+        if of_ours && has_effect {
             let next_number = session.outgoing.next_number;
             let first = next_number + i64::from(distance(delivery_id(next_number), first));
             let last = first + i64::from(length);

@@ -21,7 +21,7 @@ use crate::link::Assembly;
 use crate::message::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
 use crate::server::book::TransactionBook;
 use crate::server::conversation::Conversation;
-use crate::server::work::{Each, Inbound, Messages, PartKind, PendingAnswer, Work};
+use crate::server::work::{AwaitedAnswers, Inbound, Messages, PartKind, PendingAnswer, Work};
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
@@ -318,7 +318,8 @@ impl Conversation {
             return self.join(id, session, &entity, command, of, permit).await;
         }
         self.inflow.large_count += usize::from(is_large);
-        let expect = PendingAnswer::Sent { number, deliveries: Each::new(deliveries), is_large };
+        let expect =
+            PendingAnswer::Sent { number, deliveries: AwaitedAnswers::new(deliveries), is_large };
         let slot = self.engine.links.add_request(number, 0, Some(Arc::new(permit)), expect);
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {

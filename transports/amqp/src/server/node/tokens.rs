@@ -54,7 +54,7 @@ impl Conversation {
         let path = path_of(&audience, &self.site.config.own_hosts);
         match self.put_token(&path, token).await {
             Ok(()) => {
-                self.has_shown().await;
+                self.record_valid_credentials().await;
                 match self.missing_entity(&path).await {
                     None => (202, "Accepted".to_owned()),
                     Some(text) => (404, text),
