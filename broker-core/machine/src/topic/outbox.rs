@@ -83,7 +83,7 @@ impl Topic {
     /// Whether the outbox permanently keeps the topic in use: messages in transfer, a waiting
     /// receive (TMP-15, TMP-16).
     pub(super) fn is_outbox_in_use(&self) -> bool {
-        self.outbox.as_ref().is_some_and(|outbox| outbox.is_held())
+        self.outbox.as_ref().is_some_and(|outbox| outbox.is_in_use())
     }
 
     /// Whether a message belongs to the outbox.
