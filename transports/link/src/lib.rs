@@ -19,8 +19,8 @@
 //! - [`Unsettled`] is the table of deliveries, [`pending`] the requests that await answers.
 //! - [`Mailbox`] is where entities put answers and deliveries. [`Arrivals`] orders them while
 //!   contents are fetched ahead.
-//! - The bytes of a connection, its place and the pace of its client are those of
-//!   [`admission`](peeklock_core::admission).
+//! - [`admission`](peeklock_core::admission) of the core bounds the bytes of a connection, its
+//!   place and the pace of its client.
 //! - [`BackgroundWork`] bounds work that runs next to the connection. [`Steps`] gives other
 //!   connections of the thread their turn.
 //!

@@ -64,14 +64,14 @@ pub(super) struct Conversation {
 
     /// Budget of messages that may be removed before they are sent.
     pub(super) removal_budget: Budget,
-    // Requests are carried out in order: first a request that needs a permit, then `gathered`, then
-    // `behind`, then the events of the machine and `input`. A connection must not end before all of
-    // these are done (see `has_pending_work`): a client may send requests, close, and not wait for
-    // answers.
-    /// Requests that are handed over together with the ones after them. Present only within
+    // Requests are carried out in order: first a request that needs a permit, then `grouped_work`,
+    // then `delayed_event`, then the events of the machine and the input of `inflow`. A connection
+    // must not end before all of these are done (see `has_pending_work`): a client may send
+    // requests, close, and not wait for answers.
+    /// Requests that are handed over together with requests after them. Present only within
     /// `carry_out`, which ends with none, so no request waits for the client to send more.
     pub(super) grouped_work: Option<Work>,
-    /// The event after the gathered requests that could not join them, or an event that needs a
+    /// The event after the grouped requests that could not join them, or an event that needs a
     /// place. It is carried out before any other event of the machine, and may be the client's own
     /// `close`.
     pub(super) delayed_event: Option<Event>,

@@ -19,7 +19,7 @@
 //! - `conversation`, `turn`, `flow`, `end`: the state of a connection, its loop and its end
 //! - `login`, `identity`, `place`: authentication, tokens, and the place of a connection
 //! - `requests`, `work`: from events to commands, and from answers to the client
-//! - `attach`, `session`, `node`: links
+//! - `attach`, `queue_session`, `node`: links
 //! - `deliver`, `removed`, `settle`, `settlement`, `outcomes`: deliveries and their settlement
 //! - `transaction`, `group`, `book`: transactions
 //!

@@ -309,12 +309,12 @@ impl Conversation {
     }
 
     /// Returns whether a request was read but not carried out, so that nothing after it may be
-    /// read. Call only while `gathered` is `None`.
+    /// read. Call only while `grouped_work` is `None`.
     pub(super) const fn has_pending_work(&self) -> bool {
         self.engine.needs_permit() || self.delayed_event.is_some()
     }
 
-    /// Returns whether an event may be handled before the gathered requests are handed over: it
+    /// Returns whether an event may be handled before the grouped requests are handed over: it
     /// joins them, or there are none.
     pub(super) fn can_join_group(&self, event: &Event) -> bool {
         let count_max = self.engine.broker.settings().limits.connection_inbound_count_max;
@@ -342,7 +342,7 @@ impl Conversation {
         }
     }
 
-    /// Hands over the gathered requests when there is room.
+    /// Hands over the grouped requests when there is room.
     pub(super) async fn hand_over_group(&mut self) {
         if let Some(work) = self.grouped_work.take() {
             self.when_room(work).await;
