@@ -181,7 +181,7 @@ impl Conversation {
     /// Returns unneeded steps to the shared pool.
     pub(super) fn shrink_share(&mut self) {
         let count = self.amqp.link_count().max(self.identity.tokens.len());
-        self.share.shrink(count, self.amqp.session_count(), self.identity.token_bytes(None));
+        self.share.shrink(count, self.amqp.session_count(), self.identity.held_token_bytes(None));
         self.amqp.allow(self.share.count(), self.share.session_count());
     }
 }

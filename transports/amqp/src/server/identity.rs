@@ -37,7 +37,7 @@ impl Identity {
 
     /// Bytes of all tokens that the client has put, with their paths, except the token for the path
     /// `but`. Equal tokens count once.
-    pub(super) fn token_bytes(&self, but: Option<&str>) -> usize {
+    pub(super) fn held_token_bytes(&self, but: Option<&str>) -> usize {
         let mut counted = HashSet::new();
         let others = self.tokens.iter().filter(|known| but != Some(&*known.path));
         let bytes = others.map(|known| {

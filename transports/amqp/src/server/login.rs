@@ -140,7 +140,7 @@ impl Conversation {
             let count = self.identity.tokens.iter().filter(of_others).count();
             let is_shared = self.identity.tokens.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
-            let held = self.identity.token_bytes(Some(path));
+            let held = self.identity.held_token_bytes(Some(path));
             if count < self.share.count() && held + bytes <= self.share.token_bytes() {
                 return Ok(());
             }
