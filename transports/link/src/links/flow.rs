@@ -84,7 +84,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     /// Sends new limits of a link to its entity, unless they differ too little from the last ones
-    /// ([`Flow::new_limits`]) or the link has no flow.
+    /// (see `credit.rs`) or the link has no flow.
     pub fn update_limits(&mut self, number: u32) {
         let bounds = self.bounds();
         let unsettled_count = self.unsettled.count(number);
