@@ -35,6 +35,13 @@ pub mod command {
 
     pub use crate::request::{LoadedMessage, MessageReadError, Outcome, ReceivedMessage};
 }
+/// Questions of operators and their answers.
+pub mod inspect {
+    pub use peeklock_model::inspect::*;
+
+    pub use crate::findings::*;
+    pub use crate::heads::BodyReader;
+}
 // The state machines, one for each kind of entity.
 pub use peeklock_machine as machine;
 // Work that covers several commands, or several entities.
@@ -49,6 +56,7 @@ pub use peeklock_store::content_ref;
 pub mod actor;
 pub mod clock;
 pub mod edge;
+mod heads;
 pub mod request;
 pub mod shell;
 pub mod telemetry;
@@ -61,6 +69,7 @@ pub mod call;
 pub mod census;
 pub mod contract;
 pub mod declaration;
+mod findings;
 mod forwarders;
 mod grant;
 pub mod management;

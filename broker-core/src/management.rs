@@ -17,6 +17,7 @@ use crate::command::{
 use crate::contract::action::Action;
 use crate::declaration::{Declaration, Digest, Plan, PlanResult};
 use crate::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use crate::findings::{Findings, Question};
 use crate::ids::SequenceNumber;
 use crate::message::Message;
 use crate::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
@@ -130,6 +131,9 @@ pub enum Management {
         /// [`STEP_COUNT_MAX`](crate::declaration::STEP_COUNT_MAX).
         steps_max: Option<usize>,
     },
+    /// Answers a question of an operator about the entity, or without a path about the namespace
+    /// (CON-01). Answer: [`Managed::Findings`].
+    Inspect(Box<Question>),
 }
 
 /// A part of a list.
@@ -193,6 +197,8 @@ pub enum Managed {
     Plan(Box<Plan>),
     /// The outcome of steps of a declaration.
     CarriedOut(Box<PlanResult>),
+    /// The answer to a question of an operator.
+    Findings(Box<Findings>),
 }
 
 impl Management {
@@ -201,6 +207,7 @@ impl Management {
     #[must_use]
     pub const fn is_large(&self) -> bool {
         match self {
+            Self::Inspect(question) => question.is_large(),
             Self::Queues(_)
             | Self::Topics(_)
             | Self::Subscriptions(_)
@@ -269,6 +276,7 @@ impl Management {
             | Self::RegenerateKey(..) => Action::ChangePolicies,
             Self::PolicyKeys(_) => Action::ReadKeys,
             Self::Plan(_) | Self::CarryOut { .. } => Action::Plan,
+            Self::Inspect(question) => question.action(),
         }
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::description::{QueueDescription, SubscriptionDescription};
 use crate::error::Rejection;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::inspect::Inquiry;
 use crate::limits::Limits;
 use crate::message::{Content, Envelope, Overlay, Value};
 use crate::time::{TimeSpan, Timestamp};
@@ -374,6 +375,9 @@ pub enum Command {
     },
     /// A command that only topics accept.
     OfTopic(TopicCommand),
+    /// Examines a bounded part of the state and changes nothing, not even AccessedAt (CON-01).
+    /// Answer: [`Outcome::Inspected`].
+    Inspect(Inquiry),
     /// Reads description, counts and instants (ENT-31, CNT-01). Answer: [`Outcome::Described`] from
     /// a queue, [`Outcome::TopicDescribed`] from a topic, [`Outcome::SubscriptionDescribed`] from a
     /// subscription.

@@ -123,6 +123,7 @@ impl Operation {
             Command::Peek { .. }
                 | Command::PeekSession { .. }
                 | Command::ListSessions { .. }
+                | Command::Inspect(_)
                 | Command::RenewLock { .. }
                 | Command::InSession {
                     command: SessionCommand::GetState | SessionCommand::Renew,

@@ -75,6 +75,7 @@ impl Access {
                 self.judge_declaration(declaration).await?;
                 String::new()
             }
+            Management::Inspect(question) if question.is_of_namespace(path) => String::new(),
             Management::Namespace
             | Management::Queue
             | Management::UpdateQueue(..)
@@ -101,7 +102,8 @@ impl Access {
             | Management::ReplacePolicies(_)
             | Management::DeletePolicy(_)
             | Management::PolicyKeys(_)
-            | Management::RegenerateKey(..) => self.allow(request.action(), path).await?,
+            | Management::RegenerateKey(..)
+            | Management::Inspect(_) => self.allow(request.action(), path).await?,
         };
         Ok(AllowedRequest { access: self.clone(), path, request, listing })
     }
@@ -231,6 +233,9 @@ impl AllowedRequest {
             Management::RegenerateKey(name, which, key) => {
                 let keys = broker.regenerate_key(path, &name, which, key).await?;
                 Managed::PolicyKeys(Box::new(keys))
+            }
+            Management::Inspect(question) => {
+                Managed::Findings(Box::new(access.find(path, *question).await?))
             }
             Management::Plan(declaration) => {
                 Managed::Plan(Box::new(declare::planned(broker, &declaration).await?.plan))

@@ -22,6 +22,7 @@
 //! for the program that embeds the broker (SEC-17).
 
 mod declare;
+mod inspect;
 mod list;
 mod manage;
 mod patch;

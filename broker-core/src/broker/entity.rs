@@ -231,7 +231,7 @@ impl Entity {
     }
 
     /// As [`Entity::call`], with room from the management budget.
-    pub(super) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
+    pub(crate) async fn manage(&self, command: Command) -> Result<Outcome, BrokerError> {
         let room = self.management_room(&command).await?;
         self.manage_in(&room, command).await
     }

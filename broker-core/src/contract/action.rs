@@ -29,6 +29,8 @@ pub enum Action {
     RenewLock,
     /// Peeks at messages (PEK-01).
     Peek,
+    /// Examines messages, locks and sessions without any effect on them (CON-01).
+    Inspect,
     /// Locks a session (SES-05).
     AcceptSession,
     /// Renews the lock of a session, reads and sets its state (SES-12, SES-24).
@@ -106,6 +108,7 @@ impl Action {
         Self::Settle,
         Self::RenewLock,
         Self::Peek,
+        Self::Inspect,
         Self::AcceptSession,
         Self::HoldSession,
         Self::ListSessions,
@@ -151,7 +154,7 @@ impl Action {
             | Self::HoldSession
             | Self::DeleteBatch => Requirement::OneOf(LISTEN, Operator),
             Self::ChangeOwnRules => Requirement::OneOf(LISTEN.and(Right::Manage), Operator),
-            Self::Peek | Self::ListSessions => Requirement::OneOf(LISTEN, Viewer),
+            Self::Peek | Self::Inspect | Self::ListSessions => Requirement::OneOf(LISTEN, Viewer),
             Self::Overview | Self::ReadRules => {
                 Requirement::OneOf(LISTEN.and(Right::Manage), Viewer)
             }
@@ -194,6 +197,7 @@ impl Action {
             Command::Settle { .. } => Self::Settle,
             Command::RenewLock { .. } => Self::RenewLock,
             Command::Peek { .. } | Command::PeekSession { .. } => Self::Peek,
+            Command::Inspect(_) => Self::Inspect,
             Command::AcceptSession { .. } => Self::AcceptSession,
             Command::InSession { command, .. } => match command {
                 SessionCommand::Attach | SessionCommand::Receive { .. } => Self::Receive,

@@ -4,6 +4,7 @@
 use super::{Failure, Shell};
 use crate::command::{MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
 use crate::content_ref::ContentRef;
+use crate::inspect::{Excerpt, HeadFacts};
 use crate::machine::Machine;
 use crate::transfer::{HandOver, HandedOverMessage, Origin, PinnedMessage};
 
@@ -37,10 +38,65 @@ impl<M: Machine> Shell<M> {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
             }
             MachineOutcome::Sessions(names) => Outcome::Sessions(names),
+            MachineOutcome::Inspected(excerpt) => {
+                Outcome::Inspected(Box::new(self.pin_excerpt(*excerpt)?))
+            }
             MachineOutcome::Committed(parts) => Outcome::Committed(parts),
             MachineOutcome::Admitted(admissions) => Outcome::Admitted(admissions),
             MachineOutcome::TakenOver(results) => Outcome::TakenOver(results),
         })
+    }
+
+    /// Attaches pinned contents to an excerpt. They hold no memory, since they are read later.
+    fn pin_excerpt(
+        &mut self,
+        excerpt: Excerpt<MessageFacts, StateFacts>,
+    ) -> Result<Excerpt<ReceivedMessage, ContentRef>, Failure> {
+        Ok(match excerpt {
+            Excerpt::Heads { heads, next, examined } => {
+                Excerpt::Heads { heads: self.pin_heads(heads), next, examined }
+            }
+            Excerpt::Locks { locks, next, count } => Excerpt::Locks { locks, next, count },
+            Excerpt::Sessions { rows, next, count } => Excerpt::Sessions { rows, next, count },
+            Excerpt::SessionState(state) => {
+                Excerpt::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
+            }
+            Excerpt::Timeline { counts, before, later, next } => {
+                Excerpt::Timeline { counts, before, later, next }
+            }
+        })
+    }
+
+    /// Attaches pinned contents to messages in a list. A message without content is left out: a
+    /// message on its way to another entity may have been stored and deleted there.
+    fn pin_heads(
+        &mut self,
+        heads: Vec<HeadFacts<MessageFacts>>,
+    ) -> Vec<HeadFacts<ReceivedMessage>> {
+        self.keys.clear();
+        for HeadFacts { message, .. } in &heads {
+            self.keys.push(self.machine.content_key(message.sequence));
+            for index in 0..message.overlay_count {
+                self.keys.push(self.machine.overlay_key(message.sequence, index));
+            }
+        }
+        let mut contents = Vec::with_capacity(self.keys.len());
+        self.store.pin_unloaded(&self.keys, &mut contents);
+        let mut contents = contents.into_iter();
+        let mut pinned = Vec::with_capacity(heads.len());
+        for head in heads {
+            let content = contents.next().flatten();
+            let overlays = contents.by_ref().take(usize::from(head.message.overlay_count));
+            let overlays = overlays.flatten().collect();
+            if let Some(content) = content {
+                pinned.push(head.with_message(|facts| ReceivedMessage {
+                    facts,
+                    content,
+                    overlays,
+                }));
+            }
+        }
+        pinned
     }
 
     /// Returns a reference to the state of a session.

@@ -452,6 +452,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         MachineOutcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),
         MachineOutcome::SessionState(_)
         | MachineOutcome::Sessions(_)
+        | MachineOutcome::Inspected(_)
         | MachineOutcome::TopicDescribed(_)
         | MachineOutcome::SubscriptionDescribed(_)
         | MachineOutcome::Rules(_)

@@ -18,7 +18,7 @@ pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
         }
         Action::AcceptSession | Action::HoldSession | Action::DeleteBatch => (&[Listen], Operator),
         Action::ChangeOwnRules => (&[Listen, Manage], Operator),
-        Action::Peek | Action::ListSessions => (&[Listen], Viewer),
+        Action::Peek | Action::Inspect | Action::ListSessions => (&[Listen], Viewer),
         Action::ReadRules | Action::Overview => (&[Listen, Manage], Viewer),
         Action::Describe | Action::Plan | Action::List | Action::ReadMetrics => (&[Manage], Viewer),
         Action::Create | Action::Update | Action::Delete | Action::BeForwardedTo => {

@@ -4,11 +4,12 @@
 //!
 //! Modules in reading order: `text` (values with a text form), `property` (application properties),
 //! `message`, `retry`, `entity` (queues, topics and subscriptions) with `runtime` (their counts),
-//! `rule`, `policy`, `declaration`, and `size` and `marks` (sizes of JSON, known before it is
-//! written or read).
+//! `rule`, `policy`, `declaration`, `inspect` (questions of operators and their answers), and `size`
+//! and `marks` (sizes of JSON, known before it is written or read).
 
 mod declaration;
 mod entity;
+mod inspect;
 mod marks;
 mod message;
 mod policy;
@@ -26,6 +27,14 @@ pub use declaration::{DeclarationForm, DigestText, PlanResultView, PlanView};
 pub use entity::{
     EntityForm, Properties, QueueProperties, QueueView, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView, View,
+};
+pub use inspect::{
+    BodyForm, BodyKindName, BodyPartView, ClientPageView, ClientQueryForm, ConditionName,
+    EntityKindName, EntityPageView, EntityQueryForm, EntitySortName, FindingsView, HeadPageView,
+    HeadQueryForm, HeadSortName, HeadStateName, HeadView, JsonName, LinkRoleName, LockPageView,
+    LockQueryForm, LockSortName, QuestionForm, ReceiveModeName, SessionPageView, SessionQueryForm,
+    SessionSortName, SessionStateForm, SessionStateView, TapForm, TapPageView, TimelineName,
+    TimelineQueryForm, TimelineView,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

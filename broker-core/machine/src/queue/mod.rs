@@ -393,6 +393,7 @@ impl Machine for Queue {
             }
             Command::Check { operation } => self.check(sub_queue, operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
+            Command::Inspect(_) => Err(Rejection::invalid_operation("inquiries are not available")),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
                 if let Some(described) = self.describe_subscription() {

@@ -320,6 +320,7 @@ impl Machine for Topic {
             }
             Command::Check { operation } => self.check(operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
+            Command::Inspect(_) => Err(Rejection::invalid_operation("inquiries are not available")),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
                     "`{}` is a topic, which has other properties",

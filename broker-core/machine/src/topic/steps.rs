@@ -58,7 +58,7 @@ impl<'c> CommandKind<'c> {
                 subscription,
                 command: RuleCommand::List { skip, top },
             }) => Self::ListRules { subscription: *subscription, skip: *skip, top: *top },
-            Command::OfTopic(_) | Command::Describe => Self::SingleStep,
+            Command::OfTopic(_) | Command::Inspect(_) | Command::Describe => Self::SingleStep,
             Command::TransferOut { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }

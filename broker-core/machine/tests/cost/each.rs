@@ -79,6 +79,7 @@ fn name(command: &Command) -> &'static str {
                 RuleCommand::Explain(_) => "Rule Explain",
             },
         },
+        Command::Inspect(_) => "Inspect",
         Command::Describe => "Describe",
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
 use crate::ids::ReceiverId;
+use crate::inspect::{HeadQuery, Inquiry, LockQuery, ROW_COUNT_MAX, SessionQuery, TimelineQuery};
 use crate::limits::PEEK_COUNT_LARGEST;
 use crate::rule::RuleDescription;
 use crate::transaction::Operation;
@@ -19,6 +20,8 @@ const SESSION_NAME_BYTES_MAX: u64 = 4 * 128;
 /// Memory for each peeked message before its content is loaded: its facts, and the reference to its
 /// content.
 const PEEKED_BYTES: u64 = 384;
+/// Memory for each row of an excerpt, without the facts of a message.
+const INSPECTED_ROW_BYTES: u64 = 256;
 
 /// Cost of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +160,7 @@ impl Command {
             Self::Peek { count_max, .. } | Self::PeekSession { count_max, .. } => {
                 Cost::of_bytes(peeked_bytes(*count_max))
             }
+            Self::Inspect(inquiry) => Cost::of_bytes(inspected_bytes(inquiry)),
             Self::Receive { .. }
             | Self::CancelReceive { .. }
             | Self::Attach { .. }
@@ -227,6 +231,7 @@ impl Command {
             | Self::UpdateSubscription { .. }
             | Self::Check { .. }
             | Self::Commit { .. }
+            | Self::Inspect(_)
             | Self::Describe => false,
         }
     }
@@ -288,6 +293,20 @@ impl RuleCommand {
 #[must_use]
 pub fn peeked_bytes(count_max: u32) -> u64 {
     PEEKED_BYTES * u64::from(count_max.min(PEEK_COUNT_LARGEST.into()))
+}
+
+/// Memory of the excerpt that answers an inquiry, before contents have room.
+fn inspected_bytes(inquiry: &Inquiry) -> u64 {
+    let rows = |count: u32| INSPECTED_ROW_BYTES * u64::from(count.min(ROW_COUNT_MAX));
+    match inquiry {
+        Inquiry::Heads(HeadQuery { count_max, .. }) => {
+            (INSPECTED_ROW_BYTES + PEEKED_BYTES) * u64::from((*count_max).min(ROW_COUNT_MAX))
+        }
+        Inquiry::Locks(LockQuery { count_max, .. })
+        | Inquiry::Sessions(SessionQuery { count_max, .. }) => rows(*count_max),
+        Inquiry::Timeline(TimelineQuery { slot_count, .. }) => 8 * u64::from(*slot_count),
+        Inquiry::SessionState { .. } => 0,
+    }
 }
 
 /// Memory of rules in bytes.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::{Described, DescribedSubscription, DescribedTopic};
 use crate::error::Rejection;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
+use crate::inspect::Excerpt;
 use crate::path::SubQueue;
 use crate::rule::{Explanation, RuleDescription};
 use crate::store::Key;
@@ -74,6 +75,8 @@ pub enum Outcome<M, S, W> {
     SessionState(Option<S>),
     /// Session ids, ascending (SES-29).
     Sessions(Vec<Arc<str>>),
+    /// A part of the state of the entity.
+    Inspected(Box<Excerpt<M, S>>),
     /// Results of the parts of a transaction, in their order.
     Committed(Vec<PartOutcome>),
     /// Results for each message of a list from another entity.

@@ -85,6 +85,7 @@ impl Subject {
                 other @ (MachineOutcome::SessionAccepted { .. }
                 | MachineOutcome::SessionState(_)
                 | MachineOutcome::Sessions(_)
+                | MachineOutcome::Inspected(_)
                 | MachineOutcome::TopicDescribed(_)
                 | MachineOutcome::SubscriptionDescribed(_)
                 | MachineOutcome::Rules(_)

@@ -136,6 +136,7 @@ fn carried(action: Action) -> Carried {
         ]),
         // Actions of the JSON API, and of the administration over HTTP.
         Action::Forward
+        | Action::Inspect
         | Action::DeleteUnlocked
         | Action::DeleteDeferred
         | Action::Create

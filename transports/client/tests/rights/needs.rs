@@ -205,6 +205,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         // `lists.rs` tests the lists. The others belong to HTTP or another broker, or need no
         // right.
         Action::List
+        | Action::Inspect
         | Action::Overview
         | Action::ChangeOwnRules
         | Action::ReadMetrics

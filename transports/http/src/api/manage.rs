@@ -93,6 +93,7 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
         | Management::RegenerateKey(..)
         | Management::Plan(_)
         | Management::CarryOut { .. }
+        | Management::Inspect(_)
         | Management::Paths(..)
         | Management::CreateOwnRule(_)
         | Management::DeleteOwnRule(_)
@@ -180,7 +181,8 @@ async fn respond(
         }
         Managed::Plan(plan) => large(exchange, room, &PlanView::from(&*plan)).await?,
         Managed::CarriedOut(done) => large(exchange, room, &PlanResultView::from(&*done)).await?,
-        Managed::Paths(_)
+        Managed::Findings(_)
+        | Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)
         | Managed::KeysOfPolicies(_) => return Err(Refusal::unexpected()),

@@ -72,6 +72,7 @@ fn surfaces(action: Action) -> &'static [Surface] {
         // They need a link or a held session, which HTTP does not have, or no client can request
         // them.
         Action::SendVia
+        | Action::Inspect
         | Action::ChangeOwnRules
         | Action::BeSentTo
         | Action::Forward

@@ -241,6 +241,7 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
         Managed::Plan(plan) => Notice::Plan(Box::new(PlanView::from(&*plan))),
         Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(PlanResultView::from(&*done))),
         Managed::Namespace(_)
+        | Managed::Findings(_)
         | Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)
@@ -418,6 +419,7 @@ mod of_client {
                 })
             }
             Management::DeleteDeferred(_)
+            | Management::Inspect(_)
             | Management::Namespace
             | Management::CreateOwnRule(_)
             | Management::DeleteOwnRule(_)

@@ -97,6 +97,7 @@ fn is_asked(action: Action) -> bool {
         | Action::Commit => true,
         // Only over HTTP, by requests that need no right, or never.
         Action::Overview
+        | Action::Inspect
         | Action::ChangeOwnRules
         | Action::ReadMetrics
         | Action::End
