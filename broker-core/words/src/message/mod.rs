@@ -10,6 +10,7 @@ mod beneath;
 mod changes;
 mod codec;
 mod content;
+mod content_head;
 mod envelope;
 mod header_sizes;
 mod overlay;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 
 pub use self::beneath::IndexedOverlay;
 pub use self::content::{Content, Sections};
+pub use self::content_head::{BodyKind, BodySection, ContentHead, FoundSection, find_section};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
 pub use self::header_sizes::HeaderSizes;
 pub use self::overlay::{
