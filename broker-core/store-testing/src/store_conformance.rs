@@ -165,11 +165,17 @@ fn contents_of(store: &dyn Store, keys: &[Key]) -> Vec<Option<ContentRef>> {
 
 /// Reads pinned content on this thread.
 fn load(content: &ContentRef) -> Vec<u8> {
-    if let Some(bytes) = content.loaded() {
-        return bytes.to_vec();
-    }
+    read(content.load())
+}
+
+/// Reads a range of pinned content on this thread.
+fn load_range(content: &ContentRef, from: u64, length: u64) -> Vec<u8> {
+    read(content.load_range(from, length))
+}
+
+fn read(loading: impl Future<Output = Result<Bytes, StoreError>>) -> Vec<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let loaded = runtime.map(|runtime| runtime.block_on(content.load()));
+    let loaded = runtime.map(|runtime| runtime.block_on(loading));
     match loaded {
         Ok(Ok(bytes)) => bytes.to_vec(),
         other => unreachable!("pinned content can be read: {other:?}"),

@@ -4,6 +4,7 @@
 //! room (DESIGN D8). The content stays readable even if the message is removed in the meantime.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +27,20 @@ pub trait StoredContent: Send + Sync {
 
     /// Loads the bytes. Transports call it outside the broker's arbiters; it may wait for the disk.
     async fn load(&self) -> Result<Bytes, StoreError>;
+
+    /// Loads at most `length` bytes from byte `from` on; fewer at the end of the content. A store
+    /// may read more, in units that it can check, but the result holds no other bytes in memory.
+    async fn load_range(&self, from: u64, length: u64) -> Result<Bytes, StoreError> {
+        let content = self.load().await?;
+        let range = range_within(content.len(), from, length);
+        Ok(Bytes::copy_from_slice(content.get(range).unwrap_or_default()))
+    }
+}
+
+/// Returns the part of `0..length_of_content` that `length` bytes from byte `from` on cover.
+pub(crate) fn range_within(length_of_content: usize, from: u64, length: u64) -> Range<usize> {
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(length_of_content);
+    place(from)..place(from.saturating_add(length))
 }
 
 /// A pinned reference to the content or to an overlay of a message.
@@ -64,6 +79,18 @@ impl ContentRef {
         match self {
             Self::Loaded(bytes) => Ok(bytes.clone()),
             Self::Stored(stored) => stored.load().await,
+        }
+    }
+
+    /// At most `length` bytes from byte `from` on; fewer at the end of the content. May wait for
+    /// the disk.
+    ///
+    /// # Errors
+    /// If the store cannot read them.
+    pub async fn load_range(&self, from: u64, length: u64) -> Result<Bytes, StoreError> {
+        match self {
+            Self::Loaded(bytes) => Ok(bytes.slice(range_within(bytes.len(), from, length))),
+            Self::Stored(stored) => stored.load_range(from, length).await,
         }
     }
 }

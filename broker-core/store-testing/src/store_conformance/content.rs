@@ -14,6 +14,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a record moves to the space of another owner in one batch", record_of_another_owner),
     ("pinned content stays readable after its record is gone", pinned_content),
     ("empty and large contents are kept", sizes),
+    ("a range of a content is read without the rest", ranges),
 ];
 
 fn new_content(subject: &Subject<'_>) {
@@ -197,4 +198,38 @@ fn sizes(subject: &Subject<'_>) {
             assert!(content(store, &key(2, &[number])) == Some(vec![number; 300_000]));
         }
     });
+}
+
+/// CON-03: ranges at the limits of the units that a store may read, and beyond the end.
+fn ranges(subject: &Subject<'_>) {
+    const UNIT: u64 = 256 << 10;
+    let mut owner = subject.owner();
+    let body: Vec<u8> =
+        (0..3 * UNIT + 1_000).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+    let lengths = [0, 1, 300, UNIT - 1, UNIT, UNIT + 1, 3 * UNIT, 3 * UNIT + 1_000];
+    let keys = lengths.map(|length| key(1, &length.to_be_bytes()));
+    for (length, key) in lengths.iter().zip(&keys) {
+        owner.put_content(key, part(&body, 0, *length));
+    }
+    subject.check_twice(owner, |store| {
+        let mut pinned = contents_of(store, &keys);
+        store.pin_unloaded(&keys, &mut pinned);
+        let lengths = lengths.iter().chain(&lengths);
+        for (length, content) in lengths.zip(pinned.iter().flatten()) {
+            assert_eq!(content.length(), *length);
+            for from in [0, 1, 299, UNIT - 1, UNIT, 2 * UNIT - 1, 3 * UNIT, u64::MAX] {
+                for count in [0, 1, 256, UNIT, UNIT + 2, 3 * UNIT, u64::MAX] {
+                    let range = load_range(content, from, count);
+                    let end = from.saturating_add(count).min(*length);
+                    assert!(range == part(&body, from.min(end), end), "{from} {count} {length}");
+                }
+            }
+        }
+        assert_eq!(pinned.iter().flatten().count(), 2 * keys.len());
+    });
+}
+
+fn part(body: &[u8], from: u64, to: u64) -> &[u8] {
+    let [from, to] = [from, to].map(|place| usize::try_from(place).unwrap_or(usize::MAX));
+    body.get(from..to).unwrap_or_default()
 }

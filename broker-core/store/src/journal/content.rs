@@ -1,6 +1,7 @@
 //! Contents in the log: pinned, and read on demand by a small pool of threads. The store's `pin`
 //! makes them, and transports load them.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -9,12 +10,12 @@ use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::cache::{Cache, CacheLookup, Found, Piece};
-use super::format::{CONTENT_HEAD, Place, join};
+use super::format::{CONTENT_HEAD, PART_BYTES, Place};
 use super::index::Pinned;
 use super::reads::{Reads, Size};
 use super::segment::Segment;
 use crate::StoreError;
-use crate::content_ref::{ContentRef, StoredContent};
+use crate::content_ref::{ContentRef, StoredContent, range_within};
 
 /// The threads, by the size that each prefers. So a small content waits for at most one large one,
 /// and the reverse.
@@ -24,9 +25,11 @@ const READS_MAX: usize = 1_024;
 /// Maximum bytes of a read from disk, which includes the neighbourhood of a content.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// A content to read, the receiver of the result, and the slot that the read occupies.
+/// A content, the range of its bytes to read, the receiver of the result, and the slot that the read
+/// occupies.
 type Job = (
     Arc<PinnedContent>,
+    Range<usize>,
     oneshot::Sender<Result<Bytes, StoreError>>,
     Result<OwnedSemaphorePermit, AcquireError>,
 );
@@ -87,9 +90,9 @@ impl Drop for Readers {
 }
 
 fn serve(jobs: &Reads<Job>, first: Size, cache: &Cache) {
-    while let Some((content, answer, _place)) = jobs.next(first) {
+    while let Some((content, range, answer, _place)) = jobs.next(first) {
         // The receiver may have been dropped.
-        answer.send(content.read(cache)).ok();
+        answer.send(content.read(range, cache)).ok();
     }
 }
 
@@ -113,18 +116,37 @@ impl PinnedContent {
         if self.length as u64 <= PIECE_BYTES { Size::Small } else { Size::Large }
     }
 
-    /// Reads the content on this thread. May wait for the disk.
-    pub(super) fn read(&self, cache: &Cache) -> Result<Bytes, StoreError> {
-        if let Some(parts) = &self.parts {
-            let read: Result<Vec<Bytes>, StoreError> =
-                parts.iter().map(|(place, segment)| segment.read_part(*place)).collect();
-            let whole = join(read?, self.length);
-            if whole.len() != self.length {
+    /// Reads a range of the content on this thread. May wait for the disk. Everything that is read
+    /// is checked: each part that has bytes of the range, or the whole content if it has no parts.
+    pub(super) fn read(&self, range: Range<usize>, cache: &Cache) -> Result<Bytes, StoreError> {
+        match &self.parts {
+            Some(parts) => self.read_parts(parts, range),
+            None => Ok(cut(self.read_whole(cache)?, range)),
+        }
+    }
+
+    fn read_parts(
+        &self,
+        parts: &[(Place, Arc<Segment>)],
+        range: Range<usize>,
+    ) -> Result<Bytes, StoreError> {
+        let mut bytes = Vec::with_capacity(range.len());
+        let overlapping = range.start / PART_BYTES..range.end.div_ceil(PART_BYTES);
+        for number in overlapping {
+            let start = number * PART_BYTES;
+            let wanted = range.start.max(start) - start..range.end.min(start + PART_BYTES) - start;
+            let part = parts.get(number).map(|(place, segment)| segment.read_part(*place));
+            let part = part.transpose()?.unwrap_or_default();
+            let Some(found) = part.get(wanted) else {
                 let at = u64::from(self.place.offset);
                 return Err(self.segment.damaged(at, super::format::Flaw::Short));
-            }
-            return Ok(whole);
+            };
+            bytes.extend_from_slice(found);
         }
+        Ok(bytes.into())
+    }
+
+    fn read_whole(&self, cache: &Cache) -> Result<Bytes, StoreError> {
         if let Some(found) = self.cached(cache) {
             return found;
         }
@@ -188,8 +210,19 @@ impl StoredContent for Pin {
     }
 
     async fn load(&self) -> Result<Bytes, StoreError> {
+        self.fetch(0..self.content.length).await
+    }
+
+    async fn load_range(&self, from: u64, length: u64) -> Result<Bytes, StoreError> {
+        self.fetch(range_within(self.content.length, from, length)).await
+    }
+}
+
+impl Pin {
+    /// Returns a range of the content, from the cache or from disk.
+    async fn fetch(&self, range: Range<usize>) -> Result<Bytes, StoreError> {
         if let Some(found) = self.cached() {
-            return found;
+            return Ok(cut(found?, range));
         }
         let (readers, size) = (&self.readers, self.content.size());
         let room = match size {
@@ -198,12 +231,20 @@ impl StoredContent for Pin {
         };
         let place = Arc::clone(room).acquire_owned().await;
         let (answer, answered) = oneshot::channel();
-        let job = (Arc::clone(&self.content), answer, place);
+        let job = (Arc::clone(&self.content), range.clone(), answer, place);
         if readers.jobs.push(size, job).is_err() {
-            return self.content.read(&readers.cache);
+            return self.content.read(range, &readers.cache);
         }
         answered.await.map_err(|_| StoreError::Failed("the store is closed".into()))?
     }
+}
+
+/// Returns the content itself, or a copy of a part of it: a slice would keep the whole in memory.
+fn cut(content: Bytes, range: Range<usize>) -> Bytes {
+    if range == (0..content.len()) {
+        return content;
+    }
+    Bytes::copy_from_slice(content.get(range).unwrap_or_default())
 }
 
 /// A reference to a content on disk.
