@@ -2,6 +2,7 @@
 //! with its message, so the index holds no dead entries and is never rebuilt (DESIGN D7).
 
 use std::collections::BTreeSet;
+use std::ops::RangeBounds;
 
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
@@ -49,6 +50,14 @@ impl DueIndex {
         self.0.pop_first()
     }
 
+    /// Iterates over the entries in `range`, by instant, then by number.
+    pub fn range(
+        &self,
+        range: impl RangeBounds<(Timestamp, SequenceNumber)>,
+    ) -> impl DoubleEndedIterator<Item = (Timestamp, SequenceNumber)> {
+        self.0.range(range).copied()
+    }
+
     /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -78,6 +87,10 @@ mod tests {
         index.remove(at(90), SequenceNumber(6));
         assert_eq!(index.next_deadline(), Some(at(20)));
         assert_eq!(index.pop_due(at(19)), None);
+        let from = (at(90), SequenceNumber(5));
+        let numbers = |(_, sequence): (Timestamp, SequenceNumber)| sequence.0;
+        assert!(index.range(from..).map(numbers).eq([5, 1, 3, 4]));
+        assert!(index.range(..from).rev().map(numbers).eq([9, 2]));
         let mut order = Vec::new();
         while let Some((_, sequence)) = index.pop_due(at(500)) {
             order.push(sequence.0);

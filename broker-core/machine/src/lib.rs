@@ -27,6 +27,7 @@ pub mod any;
 pub mod config;
 pub mod due;
 mod duplicate_history;
+mod excerpt;
 pub mod family;
 mod idle;
 mod intake;
@@ -390,7 +391,7 @@ pub trait Machine {
 
 // The crates below keep their names in every crate of the core: `crate::error` here is
 // `peeklock_core::error` there.
-pub(crate) use peeklock_model::{change, command, effect, transaction, transfer};
+pub(crate) use peeklock_model::{change, command, effect, inspect, transaction, transfer};
 pub(crate) use peeklock_record as record;
 pub(crate) use peeklock_words::{
     condition, description, error, ids, limits, message, path, rule, time,

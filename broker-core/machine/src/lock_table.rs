@@ -21,6 +21,8 @@ pub struct Lock {
     pub until: Timestamp,
     /// Holder whose end releases it.
     pub holder: Option<ReceiverId>,
+    /// Instant at which it was taken.
+    pub taken_at: Timestamp,
 }
 
 impl Lock {
@@ -49,12 +51,15 @@ pub struct LockTable {
 #[derive(Debug, Clone, Copy)]
 struct Node {
     lock: Lock,
+    renewals: u32,
     order: Order,
     earlier: Option<LockIndex>,
     later: Option<LockIndex>,
     same_previous: Option<LockIndex>,
     same_next: Option<LockIndex>,
 }
+
+const _: () = assert!(size_of::<Option<Node>>() <= 80, "a lock takes at most 80 bytes (CON-25)");
 
 /// Locks of a holder, in the order in which they were taken.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +98,12 @@ impl LockTable {
         self.node(index).map(|node| &node.lock)
     }
 
+    /// Number of renewals of the lock at a place.
+    #[must_use]
+    pub fn renewals(&self, index: LockIndex) -> u32 {
+        self.node(index).map_or(0, |node| node.renewals)
+    }
+
     /// The lock that ends first.
     #[must_use]
     pub fn first(&self) -> Option<&Lock> {
@@ -120,6 +131,7 @@ impl LockTable {
     pub fn insert(&mut self, lock: Lock) -> Option<LockIndex> {
         let node = Node {
             lock,
+            renewals: 0,
             order: Order::List,
             earlier: None,
             later: None,
@@ -177,17 +189,36 @@ impl LockTable {
         Some(node.lock)
     }
 
-    /// Changes the end of a lock.
+    /// Changes the end of a lock, and counts the renewal.
     pub fn renew(&mut self, index: LockIndex, until: Timestamp) {
         let Some(node) = self.node(index).copied() else { return };
         self.unlink_by_time(index, &node);
-        self.change(Some(index), |node| node.lock.until = until);
+        self.change(Some(index), |node| {
+            node.lock.until = until;
+            node.renewals = node.renewals.saturating_add(1);
+        });
         self.link_by_time(index, until);
     }
 
     /// Iterates over all locks, in no guaranteed order.
     pub fn iter(&self) -> impl Iterator<Item = (LockIndex, &Lock)> {
-        self.nodes.iter().enumerate().filter_map(move |(place, node)| {
+        self.iter_places(0, self.nodes.len())
+    }
+
+    /// Number of places, with or without a lock.
+    #[must_use]
+    pub const fn place_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Iterates over the locks at `count_max` places from place `from` on.
+    pub fn iter_places(
+        &self,
+        from: usize,
+        count_max: usize,
+    ) -> impl Iterator<Item = (LockIndex, &Lock)> {
+        let places = self.nodes.iter().enumerate().skip(from).take(count_max);
+        places.filter_map(move |(place, node)| {
             self.count_look();
             Some((LockIndex::new(place)?, &node.as_ref()?.lock))
         })
@@ -261,6 +292,7 @@ mod tests {
             token: LockToken::new(SequenceNumber(number), 1),
             until: Timestamp::from_ticks(i64::try_from(until).expect("small")),
             holder: (!number.is_multiple_of(4)).then_some(ReceiverId(number % 4)),
+            taken_at: Timestamp::NONE,
         };
         let looked = |table: &LockTable, action: &str| {
             let looks = table.looks.take();
@@ -305,37 +337,52 @@ mod tests {
             seed % below
         };
         let mut table = LockTable::default();
-        let mut plain: Vec<(LockIndex, Lock)> = Vec::new();
+        let mut plain: Vec<(LockIndex, Lock, u32)> = Vec::new();
         for round in 0..20_000u64 {
             let until = Timestamp::from_ticks(i64::try_from(random(40)).unwrap_or(0));
             match random(5) {
                 0 | 1 => {
                     let holder = (random(3) > 0).then(|| ReceiverId(random(4)));
                     let token = LockToken::new(SequenceNumber(round), random(u64::MAX));
-                    let lock = Lock { token, until, holder };
-                    plain.push((table.insert(lock).expect("there is room"), lock));
+                    let taken_at = Timestamp::from_ticks(i64::try_from(round).unwrap_or(0));
+                    let lock = Lock { token, until, holder, taken_at };
+                    plain.push((table.insert(lock).expect("there is room"), lock, 0));
                 }
                 2 | 3 if !plain.is_empty() => {
                     let place = usize::try_from(random(plain.len() as u64)).unwrap_or(0);
-                    let (index, lock) = plain.swap_remove(place);
+                    let (index, lock, renewals) = plain.swap_remove(place);
+                    assert_eq!(table.renewals(index), renewals);
                     assert_eq!(table.remove(index), Some(lock));
                 }
                 _ if !plain.is_empty() => {
                     let place = usize::try_from(random(plain.len() as u64)).unwrap_or(0);
-                    let (index, lock) = plain.get_mut(place).expect("a place in the list");
+                    let (index, lock, renewals) =
+                        plain.get_mut(place).expect("a place in the list");
                     table.renew(*index, until);
-                    lock.until = until;
+                    (lock.until, *renewals) = (until, *renewals + 1);
                 }
                 _ => {}
             }
             assert_eq!(table.len(), plain.len());
-            let earliest = plain.iter().map(|(_, lock)| lock.until).min();
+            let earliest = plain.iter().map(|(_, lock, _)| lock.until).min();
             assert_eq!(table.first().map(|lock| lock.until), earliest);
             for holder in (0..4).map(ReceiverId) {
-                let held = plain.iter().filter(|(_, lock)| lock.holder == Some(holder));
+                let held = plain.iter().filter(|(_, lock, _)| lock.holder == Some(holder));
                 assert_eq!(table.len_of(holder), held.clone().count());
-                let first = held.map(|(_, lock)| lock.sequence()).min();
+                let first = held.map(|(_, lock, _)| lock.sequence()).min();
                 assert_eq!(table.first_of(holder).map(Lock::sequence), first);
+            }
+            if round % 97 == 0 {
+                let step = 1 + usize::try_from(random(30)).unwrap_or(0);
+                let in_slices = (0..table.place_count()).step_by(step);
+                let found: Vec<_> = in_slices
+                    .flat_map(|from| table.iter_places(from, step))
+                    .map(|(index, lock)| (index, *lock))
+                    .collect();
+                let mut expected: Vec<_> =
+                    plain.iter().map(|(index, lock, _)| (*index, *lock)).collect();
+                expected.sort_by_key(|(index, _)| *index);
+                assert_eq!(found, expected);
             }
         }
     }

@@ -50,6 +50,17 @@ impl SequenceSet {
         self.rest.range(from..).next().map(|(start, _)| SequenceNumber(*start))
     }
 
+    /// The highest number that is at most `to`.
+    #[must_use]
+    pub fn last_to(&self, to: SequenceNumber) -> Option<SequenceNumber> {
+        let to = to.0;
+        if let Some((_, end)) = self.rest.range(..=to).next_back() {
+            return Some(SequenceNumber((*end).min(to)));
+        }
+        let (start, end) = self.first?;
+        (start <= to).then_some(SequenceNumber(end.min(to)))
+    }
+
     /// Whether the number is in the set.
     #[must_use]
     pub fn contains(&self, sequence: SequenceNumber) -> bool {
@@ -151,6 +162,16 @@ impl SequenceSet {
             Some(current)
         })
     }
+
+    /// Iterates over the numbers from `from` down, in descending order.
+    pub fn iter_back_from(&self, from: SequenceNumber) -> impl Iterator<Item = SequenceNumber> {
+        let mut next = self.last_to(from);
+        std::iter::from_fn(move || {
+            let current = next?;
+            next = current.0.checked_sub(1).and_then(|to| self.last_to(SequenceNumber(to)));
+            Some(current)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -180,12 +201,14 @@ mod tests {
                 _ => {
                     assert_eq!(set.contains(number), plain.contains(&number));
                     assert_eq!(set.first_from(number), plain.range(number..).next().copied());
+                    assert_eq!(set.last_to(number), plain.range(..=number).next_back().copied());
                 }
             }
             assert_eq!(set.len(), plain.len() as u64);
             assert_eq!(set.first(), plain.first().copied());
             if round % 97 == 0 {
                 assert!(set.iter_from(number).eq(plain.range(number..).copied()));
+                assert!(set.iter_back_from(number).eq(plain.range(..=number).rev().copied()));
             }
         }
     }

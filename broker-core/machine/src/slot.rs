@@ -94,6 +94,19 @@ impl Chunk {
         }
     }
 
+    /// Iterates over its numbers, in ascending order.
+    fn numbers(&self) -> Box<dyn DoubleEndedIterator<Item = SequenceNumber> + '_> {
+        let number = |offset: u64| SequenceNumber(self.first + offset);
+        match &self.slots {
+            Slots::Dense(slots) => Box::new((0..slots.len()).filter_map(move |offset| {
+                slots.get(offset)?.as_ref().map(|_| number(offset as u64))
+            })),
+            Slots::Sparse(slots) => {
+                Box::new(slots.iter().map(move |(offset, _)| number(u64::from(*offset))))
+            }
+        }
+    }
+
     /// Stores a slot at the place of its number, if the chunk has that place; returns whether it
     /// did.
     fn put(&mut self, sequence: u64, slot: Slot) -> bool {
@@ -277,6 +290,21 @@ impl SlotTable {
         }
     }
 
+    /// Iterates over the numbers from `from` on, in ascending order.
+    pub fn numbers_from(&self, from: SequenceNumber) -> impl Iterator<Item = SequenceNumber> {
+        let before = self.chunks.range(..=from.0).next_back();
+        let first = before.map_or(from.0, |(first, _)| *first);
+        let chunks = self.chunks.range(first..).map(|(_, chunk)| chunk).chain(&self.last);
+        chunks.flat_map(Chunk::numbers).skip_while(move |number| *number < from)
+    }
+
+    /// Iterates over the numbers from `from` down, in descending order.
+    pub fn numbers_back_from(&self, from: SequenceNumber) -> impl Iterator<Item = SequenceNumber> {
+        let chunks = self.chunks.range(..=from.0).rev().map(|(_, chunk)| chunk);
+        let numbers = self.last.iter().chain(chunks).flat_map(|chunk| chunk.numbers().rev());
+        numbers.skip_while(move |number| *number > from)
+    }
+
     /// Iterates over all messages, in ascending order of numbers.
     pub fn iter(&self) -> impl Iterator<Item = (SequenceNumber, &Slot)> {
         self.chunks.values().chain(&self.last).flat_map(|chunk| {
@@ -366,6 +394,12 @@ mod tests {
             if let Some(found) = table.get_mut(SequenceNumber(number)) {
                 found.delivery_count += 1;
                 *plain.entry(number).or_default() += 1;
+            }
+            if round % 97 == 0 {
+                let ascending = table.numbers_from(SequenceNumber(number)).map(|one| one.0);
+                assert!(ascending.eq(plain.range(number..).map(|(number, _)| *number)));
+                let descending = table.numbers_back_from(SequenceNumber(number)).map(|one| one.0);
+                assert!(descending.eq(plain.range(..=number).rev().map(|(number, _)| *number)));
             }
             assert_eq!(table.len(), plain.len());
         }

@@ -196,10 +196,11 @@ pub struct LockFacts<H = ReceiverId> {
 /// Order and position of locks in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockQuery {
-    /// Order of the rows.
+    /// Order of the rows, which is that of [`LockRow::key`].
     pub order: LockOrder,
-    /// Position after an earlier page: the end or start of its last lock, and the message. For an
-    /// entity with sessions, the number of the lowest message under the lock.
+    /// Position at which an earlier command has stopped to examine locks; 0 for the first.
+    pub from: u64,
+    /// Last row of an earlier page; only rows after it are returned.
     pub after: Option<Cursor>,
     /// Maximum number of rows, 1 to [`ROW_COUNT_MAX`].
     pub count_max: u32,
@@ -217,7 +218,7 @@ pub enum LockOrder {
 /// Lock in a list. An entity with sessions lists the locks of its sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LockRow<H = ReceiverId> {
-    /// The message; for a session, the lowest number under its lock, or 0.
+    /// The message; for a session, the first one that was locked under its lock, or 0.
     pub sequence: SequenceNumber,
     /// The session.
     pub session: Option<Arc<str>>,
@@ -346,11 +347,11 @@ pub enum Excerpt<M, S> {
     },
     /// Locks.
     Locks {
-        /// The locks, in the order of the query.
+        /// The first locks in the order of the query among the examined ones.
         locks: Vec<LockRow>,
-        /// Position of the next page.
-        next: Option<Cursor>,
-        /// Number of all locks.
+        /// Position of the next lock to examine, if there are more.
+        next: Option<u64>,
+        /// Number of all locks, in sub-queues too.
         count: u64,
     },
     /// Sessions.
@@ -435,6 +436,21 @@ impl<H> LockFacts<H> {
     pub fn with_holder<G>(self, holder: impl FnOnce(H) -> Option<G>) -> LockFacts<G> {
         let Self { taken_at, until, renewals, holder: held, is_of_session } = self;
         LockFacts { taken_at, until, renewals, holder: held.and_then(holder), is_of_session }
+    }
+}
+
+impl LockRow {
+    /// Returns the position of the row in a list with this order: with the number of the message,
+    /// or of the receiver that holds the session.
+    #[must_use]
+    pub fn key(&self, order: LockOrder) -> Cursor {
+        let at = match order {
+            LockOrder::End => self.lock.until,
+            LockOrder::Age => self.lock.taken_at,
+        };
+        let holder = self.lock.holder.filter(|_| self.lock.is_of_session);
+        let sequence = holder.map_or(self.sequence, |receiver| SequenceNumber(receiver.0));
+        Cursor { at, sequence }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use peeklock_model::inspect::{
-    Cursor, Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockQuery,
+    Cursor, Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockQuery, LockRow,
     RowKey, SessionOrder, SessionQuery, SessionRow, TimelineQuery,
 };
 
@@ -158,27 +158,32 @@ impl Access {
         }
     }
 
+    /// Returns a page of locks. All locks are examined, and the first rows of each excerpt are
+    /// merged.
     async fn lock_page(&self, path: &str, mut query: LockQuery) -> Result<LockPage, BrokerError> {
         let entity = self.entity(path, Action::Inspect).await?;
-        let mut page = LockPage { locks: Vec::new(), total: 0, next: None };
-        let mut holders = Holders::of(&self.broker);
+        let (order, wanted) = (query.order, query.count_max as usize);
+        let mut locks: Vec<LockRow> = Vec::new();
         let mut bounds = Bounds::begin(&self.broker);
-        loop {
+        let total = loop {
             let excerpt = self.excerpt(&entity, Inquiry::Locks(query)).await?;
-            let Excerpt::Locks { locks, next, count: total } = excerpt else {
+            let Excerpt::Locks { locks: rows, next, count: total } = excerpt else {
                 return Err(self.broker.refuse(unexpected(), path));
             };
-            page.total = total;
-            query.count_max = query.count_max.saturating_sub(count(locks.len()));
-            page.locks.extend(
-                locks.into_iter().map(|row| row.with_holder(|receiver| holders.get(receiver))),
-            );
-            page.next = next;
-            if next.is_none() || query.count_max == 0 || bounds.are_reached() {
-                return Ok(page);
+            locks.extend(rows);
+            locks.sort_by_key(|row| row.key(order));
+            locks.truncate(wanted);
+            let Some(next) = next else { break total };
+            if bounds.is_last_command() {
+                let detail = "there are too many locks to sort them; try again later";
+                return Err(self.broker.refuse(Rejection::server_busy(detail), path));
             }
-            query.after = next;
-        }
+            query.from = next;
+        };
+        let next = locks.last().filter(|_| locks.len() == wanted).map(|last| last.key(order));
+        let mut holders = Holders::of(&self.broker);
+        let locks = locks.into_iter().map(|row| row.with_holder(|receiver| holders.get(receiver)));
+        Ok(LockPage { locks: locks.collect(), total, next })
     }
 
     /// Returns a page of sessions. In the order of names it is made like other pages. In any other

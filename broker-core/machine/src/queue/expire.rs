@@ -88,6 +88,77 @@ impl Expiry {
         by_default.chain(self.own.first()).min()
     }
 
+    /// Iterates over the entries from `from` on, by instant, then by number. Each entry costs one
+    /// lookup of a slot at most.
+    pub(super) fn iter_from<'a>(
+        &'a self,
+        slots: &'a SlotTable,
+        by_default: TimeSpan,
+        from: (Timestamp, SequenceNumber),
+    ) -> impl Iterator<Item = (Timestamp, SequenceNumber)> {
+        let first = self.first_in_order_from(slots, by_default, from);
+        let in_order = self.in_order.iter_from(first);
+        let earlier = self.earlier.range(enqueued(from, by_default)..);
+        merged(
+            self.own.range(from..),
+            in_order.map_while(move |sequence| Self::by_default(slots, by_default, sequence)),
+            earlier.map_while(move |(at, sequence)| expiring(at, by_default, sequence)),
+            Ord::min,
+        )
+    }
+
+    /// Iterates over the entries before `before`, in descending order.
+    pub(super) fn iter_back_from<'a>(
+        &'a self,
+        slots: &'a SlotTable,
+        by_default: TimeSpan,
+        before: (Timestamp, SequenceNumber),
+    ) -> impl Iterator<Item = (Timestamp, SequenceNumber)> {
+        let before = before.min((Timestamp::NEVER, SequenceNumber(0)));
+        let end = self.first_in_order_from(slots, by_default, before);
+        let last = end.0.checked_sub(1).map(SequenceNumber);
+        let in_order = last.into_iter().flat_map(|last| self.in_order.iter_back_from(last));
+        let earlier = self.earlier.range(..enqueued(before, by_default)).rev();
+        merged(
+            self.own.range(..before).rev(),
+            in_order.filter_map(move |sequence| Self::by_default(slots, by_default, sequence)),
+            earlier.filter_map(move |(at, sequence)| expiring(at, by_default, sequence)),
+            Ord::max,
+        )
+    }
+
+    /// Returns the lowest number from which the entries of [`Self::in_order`] are at `from` or
+    /// later.
+    fn first_in_order_from(
+        &self,
+        slots: &SlotTable,
+        by_default: TimeSpan,
+        from: (Timestamp, SequenceNumber),
+    ) -> SequenceNumber {
+        let (mut low, mut high) = (0, u64::MAX);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let found = self.in_order.first_from(SequenceNumber(middle)).and_then(|sequence| {
+                let at = slots.get(sequence)?.enqueued_at.plus(by_default);
+                Some((at, sequence))
+            });
+            match found {
+                Some(entry) if entry < from => low = entry.1.0.saturating_add(1),
+                Some(_) | None => high = middle,
+            }
+        }
+        SequenceNumber(low)
+    }
+
+    /// Returns the entry of a message by the default TTL.
+    fn by_default(
+        slots: &SlotTable,
+        by_default: TimeSpan,
+        sequence: SequenceNumber,
+    ) -> Option<(Timestamp, SequenceNumber)> {
+        expiring(slots.get(sequence)?.enqueued_at, by_default, sequence)
+    }
+
     /// Whether a message has its entry.
     pub(super) fn watches(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
         self.own.contains(slot.expires_at, sequence)
@@ -105,6 +176,47 @@ impl Expiry {
             self.unwatch(sequence, slot);
         }
     }
+}
+
+/// Returns the entry of a message that expires by the default TTL, if it ever does.
+fn expiring(
+    enqueued_at: Timestamp,
+    by_default: TimeSpan,
+    sequence: SequenceNumber,
+) -> Option<(Timestamp, SequenceNumber)> {
+    let at = enqueued_at.plus(by_default);
+    (!at.is_never()).then_some((at, sequence))
+}
+
+/// Converts an entry with an instant of expiry to one with an instant of enqueueing.
+fn enqueued(
+    (at, sequence): (Timestamp, SequenceNumber),
+    by_default: TimeSpan,
+) -> (Timestamp, SequenceNumber) {
+    match at >= Timestamp::NONE.plus(by_default) {
+        true => (at.minus(by_default), sequence),
+        false => (Timestamp::NONE, SequenceNumber(0)),
+    }
+}
+
+/// Merges three iterators, each in the order in which `first` prefers entries. No entry is in two
+/// of them.
+pub(super) fn merged<T: Ord + Copy>(
+    one: impl Iterator<Item = T>,
+    two: impl Iterator<Item = T>,
+    three: impl Iterator<Item = T>,
+    first: fn(T, T) -> T,
+) -> impl Iterator<Item = T> {
+    let (mut one, mut two, mut three) = (one.peekable(), two.peekable(), three.peekable());
+    std::iter::from_fn(move || {
+        let heads = [one.peek().copied(), two.peek().copied(), three.peek().copied()];
+        let next = heads.into_iter().flatten().reduce(first)?;
+        match heads {
+            [Some(head), _, _] if head == next => one.next(),
+            [_, Some(head), _] if head == next => two.next(),
+            _ => three.next(),
+        }
+    })
 }
 
 impl Queue {

@@ -1,6 +1,6 @@
 //! Invariants of a queue after every step. The model test and the simulator check them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Queue;
 use super::demand::{Demand, Lane, Ring};
@@ -185,7 +185,13 @@ impl Queue {
                 "messages of sessions are offered without sessions".to_owned(),
             ));
         }
+        let mut counts = BTreeMap::<_, (u64, u64)>::new();
         for (sequence, slot) in self.slots.iter() {
+            if let Some(index) = sessions.of(sequence) {
+                let (active, scheduled) = counts.entry(index).or_default();
+                *active += u64::from(slot.state == SlotState::Active);
+                *scheduled += u64::from(slot.state == SlotState::Scheduled);
+            }
             let belongs = slot.sub_queue == SubQueue::Main && slot.state != SlotState::Pending;
             if sessions.of(sequence).is_some() != belongs {
                 return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
@@ -194,6 +200,17 @@ impl Queue {
             if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && held.is_none() {
                 return Err(BrokenInvariant(format!(
                     "{sequence} is locked in a session without a holder (SES-11)"
+                )));
+            }
+        }
+        for (index, session) in sessions.iter() {
+            let counted = counts.remove(&index).unwrap_or_default();
+            if counted != (session.active, session.scheduled) {
+                return Err(BrokenInvariant(format!(
+                    "session {} has {counted:?} active and scheduled messages, but counts {:?} \
+                     (CON-27)",
+                    session.name(),
+                    (session.active, session.scheduled)
                 )));
             }
         }

@@ -37,14 +37,16 @@ impl Queue {
             let held = sessions.held_mut(sessions.of(sequence)?)?;
             let token = LockToken::in_session(sequence, held.epoch, random);
             let until = held.until;
-            let lock = Lock { token, until: Timestamp::NEVER, holder: None };
+            let taken_at = ctx.now;
+            let lock = Lock { token, until: Timestamp::NEVER, holder: None, taken_at };
             slot.lock = Some(held.locks.insert(lock)?);
             sessions.withdraw(sequence);
             return Some((token, until));
         }
         let token = LockToken::new(sequence, random);
         let until = ctx.now.plus(self.description.lock_duration);
-        slot.lock = Some(self.locks.insert(Lock { token, until, holder })?);
+        let lock = Lock { token, until, holder, taken_at: ctx.now };
+        slot.lock = Some(self.locks.insert(lock)?);
         self.sub_queue_mut(which).available.remove(sequence);
         Some((token, until))
     }

@@ -39,6 +39,7 @@ mod enact;
 mod expire;
 mod facts;
 mod idle;
+mod inspect;
 mod intake;
 mod invariant;
 mod location;
@@ -79,6 +80,7 @@ use self::tally::Tally;
 use self::transfer::Transfers;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
+use super::excerpt::answer;
 use super::family::Family;
 use super::idle::IdleDetection as _;
 use super::intake::Intake;
@@ -393,7 +395,7 @@ impl Machine for Queue {
             }
             Command::Check { operation } => self.check(sub_queue, operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
-            Command::Inspect(_) => Err(Rejection::invalid_operation("inquiries are not available")),
+            Command::Inspect(inquiry) => self.inspect(sub_queue, &inquiry, ctx.now).map(answer),
             Command::Describe => {
                 self.refuse_management(sub_queue)?;
                 if let Some(described) = self.describe_subscription() {

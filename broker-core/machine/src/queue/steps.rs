@@ -12,8 +12,6 @@ use crate::transfer::Departure;
 
 /// Number of in-flight messages that count as one step when a command skips them.
 const PASSED_PER_STEP: u64 = 16;
-/// Steps of an inquiry, which is bounded by itself.
-const INSPECTED_STEPS: u64 = 1_024;
 
 impl Queue {
     /// Returns the number of steps, at least 1. The match names every command, so that a new one
@@ -107,7 +105,7 @@ impl Queue {
                 with_overlays(deleted(*count_max)) + passed_over()
             }
             Command::DeleteBatchUnlocked { count_max, .. } => with_overlays(deleted(*count_max)),
-            Command::Inspect(_) => INSPECTED_STEPS,
+            Command::Inspect(inquiry) => self.steps_of_inquiry(inquiry),
             Command::Settle { token, .. } => self.steps_with_overlays(&[token.sequence()]),
             Command::DeleteDeferred { sequence } => self.steps_with_overlays(&[*sequence]),
             // A new destination or retry order applies to all of these, and waiting receivers may

@@ -1,6 +1,7 @@
 //! The cost of a step in a large queue, counted in visited slots and moved messages, without a
 //! clock.
 
+mod inspect;
 mod leaving;
 mod weighed;
 
@@ -68,6 +69,16 @@ impl Stand {
         sub_queue: SubQueue,
         commands: impl IntoIterator<Item = Command>,
     ) {
+        self.turn_asking(sub_queue, commands, |answer| drop(answer.unwrap()));
+    }
+
+    /// The same, with a look at each answer.
+    fn turn_asking(
+        &mut self,
+        sub_queue: SubQueue,
+        commands: impl IntoIterator<Item = Command>,
+        mut check: impl FnMut(Result<Answer, Rejection>),
+    ) {
         self.stage += 1;
         let (mut step, mut tokens) = (Step::default(), self.stage << 32);
         let mut ctx = Ctx {
@@ -88,9 +99,10 @@ impl Stand {
         for command in commands {
             let answer =
                 self.queue.apply(Ticket(self.stage), sub_queue, command, &mut ctx, &mut step);
-            if let Answer::Now(Outcome::Received(all) | Outcome::Peeked(all), _) = answer.unwrap() {
+            if let Ok(Answer::Now(Outcome::Received(all) | Outcome::Peeked(all), _)) = &answer {
                 shown += all.iter().map(|facts| facts.steps() as u64).sum::<u64>();
             }
+            check(answer);
         }
         self.queue.serve(&mut ctx, &mut step);
         self.looks = looks::all() - before;

@@ -507,6 +507,7 @@ fn messages_of(command: &Command) -> impl Iterator<Item = IncomingMessage<'_>> {
         CommandKind::Cancel(_)
         | CommandKind::SendVia(_)
         | CommandKind::ListRules { .. }
+        | CommandKind::Inspect(_)
         | CommandKind::SingleStep
         | CommandKind::Outbox => {}
     }

@@ -25,6 +25,7 @@ mod arrive;
 mod copies;
 mod enact;
 mod idle;
+mod inspect;
 mod invariant;
 mod outbox;
 mod peer;
@@ -52,6 +53,7 @@ use siphasher::sip128::SipHasher24;
 
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
+use super::excerpt::answer;
 use super::family::{CopySettings, Family};
 use super::idle::IdleDetection as _;
 use super::intake::Intake;
@@ -320,7 +322,7 @@ impl Machine for Topic {
             }
             Command::Check { operation } => self.check(operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
-            Command::Inspect(_) => Err(Rejection::invalid_operation("inquiries are not available")),
+            Command::Inspect(inquiry) => self.inspect(sub_queue, &inquiry, ctx.now).map(answer),
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
                     "`{}` is a topic, which has other properties",

@@ -26,8 +26,10 @@ impl Topic {
     /// commands about messages in transfer.
     pub(super) const fn is_for_outbox(&self, sub_queue: SubQueue, command: &Command) -> bool {
         match sub_queue {
-            // A commit names the sub-queue of each part.
-            SubQueue::TransferDeadLetter => !matches!(command, Command::Commit { .. }),
+            // A commit names the sub-queue of each part. An inquiry creates no outbox.
+            SubQueue::TransferDeadLetter => {
+                !matches!(command, Command::Commit { .. } | Command::Inspect(_))
+            }
             SubQueue::DeadLetter => false,
             SubQueue::Main => {
                 // Receivers of the transfer dead-letter queue end with the last two commands.

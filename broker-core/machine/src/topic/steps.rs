@@ -7,6 +7,7 @@ use super::transaction::is_published;
 use crate::Machine as _;
 use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
 use crate::ids::EntityId;
+use crate::inspect::Inquiry;
 use crate::limits::Limits;
 use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
@@ -37,6 +38,8 @@ pub(super) enum CommandKind<'c> {
     SendVia(usize),
     /// Lists rules of a subscription.
     ListRules { subscription: EntityId, skip: usize, top: usize },
+    /// Answers an inquiry of an operator.
+    Inspect(&'c Inquiry),
     /// One step in any state.
     SingleStep,
     /// A command of the outbox.
@@ -58,7 +61,8 @@ impl<'c> CommandKind<'c> {
                 subscription,
                 command: RuleCommand::List { skip, top },
             }) => Self::ListRules { subscription: *subscription, skip: *skip, top: *top },
-            Command::OfTopic(_) | Command::Inspect(_) | Command::Describe => Self::SingleStep,
+            Command::Inspect(inquiry) => Self::Inspect(inquiry),
+            Command::OfTopic(_) | Command::Describe => Self::SingleStep,
             Command::TransferOut { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }
@@ -116,6 +120,7 @@ impl Topic {
                 let shown = top.min(RuleCommand::LISTED_MAX).min(count - passed);
                 (1 + passed / PASSED_PER_STEP + shown / SHOWN_PER_STEP) as u64
             }
+            CommandKind::Inspect(inquiry) => self.steps_of_inquiry(inquiry),
             CommandKind::Check(_) | CommandKind::SingleStep => 1,
             CommandKind::Outbox => {
                 self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of(command, now, limits))

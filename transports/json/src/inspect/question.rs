@@ -297,6 +297,7 @@ impl LockQueryForm {
         let after = self.after.as_deref().map(|text| Paged::Locks.parse_cursor(text));
         Ok(LockQuery {
             order: self.sort.map_or(LockOrder::End, Into::into),
+            from: 0,
             after: after.transpose()?,
             count_max: rows("top", self.top)?,
         })
@@ -388,7 +389,7 @@ impl From<&Question> for QuestionForm {
     fn from(question: &Question) -> Self {
         match question {
             Question::Heads(query) => Self::Heads(query.into()),
-            Question::Locks(LockQuery { order, after, count_max }) => Self::Locks(LockQueryForm {
+            Question::Locks(LockQuery { order, after, count_max, .. }) => Self::Locks(LockQueryForm {
                 sort: Some((*order).into()),
                 top: Some(*count_max),
                 after: after.map(|cursor| Paged::Locks.cursor_text(cursor)),

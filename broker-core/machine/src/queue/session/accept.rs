@@ -172,7 +172,7 @@ impl Queue {
                 epoch = SessionEpoch(epoch.0.wrapping_add(1));
             }
             let link = Link::new(Lane::Session(index), mode);
-            sessions.lock(index, Held::new(receiver, mode, epoch, locked_until, link));
+            sessions.lock(index, Held::new(receiver, mode, epoch, (ctx.now, locked_until), link));
             if let Some(found) = sessions.get(index) {
                 session = Arc::clone(found.name());
             }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::accept::WaitingAccepts;
 use super::list::Listing;
-use super::{KnownState, Session, SessionIndex};
+use super::{Held, KnownState, Session, SessionIndex};
 use crate::StageNumber;
 use crate::command::SessionCounts;
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
@@ -153,8 +153,19 @@ impl Sessions {
         firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
+    /// Iterates over the held sessions, in the order of their holders, from `from` on.
+    pub(in crate::queue) fn holders_from(
+        &self,
+        from: ReceiverId,
+    ) -> impl Iterator<Item = (&Session, &Held)> {
+        self.by_receiver.range(from..).filter_map(|(_, index)| {
+            let session = self.get(*index)?;
+            Some((session, session.held()?))
+        })
+    }
+
     /// Iterates over the sessions from an id on, in ascending order.
-    pub(super) fn iter_from(&self, from: Bound<&str>) -> impl Iterator<Item = &Session> {
+    pub(in crate::queue) fn iter_from(&self, from: Bound<&str>) -> impl Iterator<Item = &Session> {
         let range = self.by_name.range::<str, _>((from, Bound::Unbounded));
         range.filter_map(|(_, index)| self.get(*index))
     }

@@ -45,24 +45,25 @@ pub(super) struct Listing {
     names: Vec<Arc<str>>,
 }
 
+impl Session {
+    /// Whether a filter selects the session.
+    pub(in crate::queue) fn is_selected(&self, filter: SessionFilter) -> bool {
+        match filter {
+            SessionFilter::All => true,
+            SessionFilter::WithActiveMessages => self.active > 0,
+            SessionFilter::StateSetAfter(Timestamp::NEVER) => {
+                self.active > 0 || self.state().is_some()
+            }
+            SessionFilter::StateSetAfter(at) => self.state().is_some_and(|state| state.set_at > at),
+        }
+    }
+}
+
 impl Listing {
     fn new(ticket: Ticket, request: ListRequest<'_>, count_max: usize) -> Box<Self> {
         let ListRequest { which, behind, skip, top } = request;
         let (behind, top) = (behind.map(Arc::from), (top as usize).min(count_max));
         Box::new(Self { ticket, which, behind, skip, top, names: Vec::new() })
-    }
-
-    fn selects(&self, session: &Session) -> bool {
-        match self.which {
-            SessionFilter::All => true,
-            SessionFilter::WithActiveMessages => session.active > 0,
-            SessionFilter::StateSetAfter(Timestamp::NEVER) => {
-                session.active > 0 || session.state().is_some()
-            }
-            SessionFilter::StateSetAfter(at) => {
-                session.state().is_some_and(|state| state.set_at > at)
-            }
-        }
     }
 
     /// Examines at most `count_max` further sessions; returns whether the list is complete.
@@ -75,7 +76,7 @@ impl Listing {
                 return true;
             }
             let Some(session) = rest.next() else { return true };
-            if self.selects(session) {
+            if session.is_selected(self.which) {
                 match self.skip {
                     0 => self.names.push(Arc::clone(session.name())),
                     skip => self.skip = skip - 1,
@@ -228,10 +229,9 @@ mod tests {
     }
 
     fn names(sessions: &Sessions, request: ListRequest<'_>) -> Vec<Arc<str>> {
-        let listing = listing(request);
         let is_behind = |one: &&Session| request.behind.is_none_or(|name| **one.name() > *name);
         let all = sessions.iter_from(Bound::Unbounded).filter(is_behind);
-        let matching = all.filter(|one| listing.selects(one));
+        let matching = all.filter(|one| one.is_selected(request.which));
         let (skip, top) = (usize::try_from(request.skip).unwrap(), request.top as usize);
         matching.skip(skip).take(top).map(|one| Arc::clone(one.name())).collect()
     }

@@ -36,6 +36,7 @@ use crate::command::{LinkEnd, ReceiveMode};
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch};
 use crate::lock_table::LockTable;
 use crate::sequence_set::SequenceSet;
+use crate::slot::SlotState;
 use crate::time::Timestamp;
 
 pub(super) use self::accept::Accept;
@@ -52,8 +53,9 @@ pub(super) struct Session {
     name: Arc<str>,
     /// All its messages: active, deferred and scheduled.
     members: SequenceSet,
-    /// Number of active messages.
-    active: u64,
+    /// Number of active messages, and of scheduled ones; all others are deferred.
+    pub(super) active: u64,
+    pub(super) scheduled: u64,
     /// Messages that its holder can get: active, unlocked, durable.
     available: SequenceSet,
     /// Active messages that are being returned or have just arrived. Later messages wait for them,
@@ -72,6 +74,9 @@ pub(super) struct Held {
     pub(super) mode: ReceiveMode,
     pub(super) epoch: SessionEpoch,
     pub(super) until: Timestamp,
+    /// Instant at which the session was locked, and the number of renewals since.
+    pub(super) taken_at: Timestamp,
+    pub(super) renewals: u32,
     /// Turns of the link and the calls.
     pub(super) ring: Ring,
     /// The link, unless the entity has closed it (ENT-24).
@@ -88,7 +93,7 @@ impl Held {
         receiver: ReceiverId,
         mode: ReceiveMode,
         epoch: SessionEpoch,
-        until: Timestamp,
+        (taken_at, until): (Timestamp, Timestamp),
         link: Link,
     ) -> Self {
         Self {
@@ -96,6 +101,8 @@ impl Held {
             mode,
             epoch,
             until,
+            taken_at,
+            renewals: 0,
             ring: Ring::default(),
             link: Some(link),
             calls: Calls::default(),
@@ -126,6 +133,7 @@ impl Session {
             name,
             members: SequenceSet::default(),
             active: 0,
+            scheduled: 0,
             available: SequenceSet::default(),
             returning: SequenceSet::default(),
             offered: None,
@@ -157,6 +165,21 @@ impl Session {
     /// Facts about its state.
     pub(super) fn state(&self) -> Option<&KnownState> {
         self.state.as_deref()
+    }
+
+    /// Counts a message by its state.
+    fn count(&mut self, state: SlotState) {
+        self.active += u64::from(state == SlotState::Active);
+        self.scheduled += u64::from(state == SlotState::Scheduled);
+    }
+
+    /// Removes a message from the count of its state.
+    const fn uncount(&mut self, state: SlotState) {
+        match state {
+            SlotState::Active => self.active = self.active.saturating_sub(1),
+            SlotState::Scheduled => self.scheduled = self.scheduled.saturating_sub(1),
+            SlotState::Deferred | SlotState::Pending => {}
+        }
     }
 
     fn exists(&self) -> bool {

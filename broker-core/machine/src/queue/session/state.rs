@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use siphasher::sip128::SipHasher24;
 
-use super::SessionIndex;
+use super::{Session, SessionIndex};
 use crate::change::codec::session_state_key;
 use crate::change::{Change, Durability};
 use crate::command::{Outcome, StateFacts};
@@ -21,16 +21,18 @@ use crate::{Ctx, Step, intake};
 impl Queue {
     /// Returns the location of the state (SES-24). Allowed in every status (ENT-25).
     pub(super) fn session_state(&mut self, index: SessionIndex, ctx: &Ctx<'_>) -> Answer {
-        let facts = self.sessions.as_ref().and_then(|sessions| {
-            let session = sessions.get(index)?;
-            let state = session.state()?;
-            Some(match state.fresh() {
-                Some(bytes) => StateFacts::Fresh(bytes.clone()),
-                None => StateFacts::Stored(self.session_state_key(session.name())),
-            })
-        });
+        let session = self.sessions.as_ref().and_then(|sessions| sessions.get(index));
+        let facts = session.and_then(|session| self.state_facts(session));
         self.touch(ctx.now);
         Answer::Now(Outcome::SessionState(facts), Gate::Commit)
+    }
+
+    /// The location of a session's state, if it has one.
+    pub(in crate::queue) fn state_facts(&self, session: &Session) -> Option<StateFacts> {
+        Some(match session.state()?.fresh() {
+            Some(bytes) => StateFacts::Fresh(bytes.clone()),
+            None => StateFacts::Stored(self.session_state_key(session.name())),
+        })
     }
 
     /// Replaces or clears the state (SES-24, SES-26, SES-27).

@@ -335,6 +335,22 @@ impl Transfers {
         self.destinations.len()
     }
 
+    /// Iterates over the pending messages from a number on, in ascending order.
+    pub(super) fn pending_from(
+        &self,
+        from: SequenceNumber,
+    ) -> impl Iterator<Item = SequenceNumber> {
+        self.destinations.range(from..).map(|(sequence, _)| *sequence)
+    }
+
+    /// Iterates over the pending messages from a number down, in descending order.
+    pub(super) fn pending_back_from(
+        &self,
+        from: SequenceNumber,
+    ) -> impl Iterator<Item = SequenceNumber> {
+        self.destinations.range(..=from).rev().map(|(sequence, _)| *sequence)
+    }
+
     /// Iterates over the messages of all lists in transit.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
         self.backlogs()

@@ -127,8 +127,15 @@ impl Sessions {
         self.reindex(index);
     }
 
-    /// Changes the end of a session lock.
+    /// Changes the end of a session lock for its holder.
     pub(in crate::queue::session) fn renew(&mut self, index: SessionIndex, until: Timestamp) {
+        self.set_end(index, until);
+        if let Some(held) = self.held_mut(index) {
+            held.renewals = held.renewals.saturating_add(1);
+        }
+    }
+
+    fn set_end(&mut self, index: SessionIndex, until: Timestamp) {
         let Some(held) = self.held_mut(index) else { return };
         let before = std::mem::replace(&mut held.until, until);
         self.ends.remove(&(before, index));
@@ -147,7 +154,7 @@ impl Sessions {
             return false;
         }
         held.ended = Some(end);
-        self.renew(index, Timestamp::NONE);
+        self.set_end(index, Timestamp::NONE);
         self.ending.insert(index);
         true
     }

@@ -20,7 +20,7 @@ impl Sessions {
         self.by_message.insert(sequence, index);
         if let Some(session) = self.get_mut(index) {
             session.members.insert(sequence);
-            session.active += u64::from(state == SlotState::Active);
+            session.count(state);
         }
     }
 
@@ -32,7 +32,7 @@ impl Sessions {
             session.members.remove(sequence);
             session.available.remove(sequence);
             session.returning.remove(sequence);
-            session.active -= u64::from(state == SlotState::Active).min(session.active);
+            session.uncount(state);
         }
         self.reindex(index);
     }
@@ -45,8 +45,8 @@ impl Sessions {
         after: SlotState,
     ) {
         let Some(session) = self.of(sequence).and_then(|index| self.get_mut(index)) else { return };
-        session.active -= u64::from(before == SlotState::Active).min(session.active);
-        session.active += u64::from(after == SlotState::Active);
+        session.uncount(before);
+        session.count(after);
     }
 
     /// Makes a message available to the holder.
