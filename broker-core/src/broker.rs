@@ -5,6 +5,7 @@ mod declare;
 mod entity;
 mod fork;
 mod idle;
+mod looking;
 mod policies;
 mod queues;
 mod topics;
@@ -411,7 +412,7 @@ impl Broker {
     /// Returns a new unique name for a receiver link or a holder of locks.
     #[must_use]
     pub fn receiver_id(&self) -> ReceiverId {
-        ReceiverId(self.shared.receivers.fetch_add(1, Ordering::Relaxed))
+        self.shared.clients.receiver_id()
     }
 
     /// Returns the inbound budget of a new connection, in bytes (DESIGN D6).

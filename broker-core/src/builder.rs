@@ -26,6 +26,7 @@ use crate::refusals::Refusals;
 use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
+use crate::survey::Surveys;
 use crate::time::Timestamp;
 use crate::transaction::TransactionBudget;
 
@@ -284,7 +285,9 @@ impl BrokerBuilder {
             pulses: Pulses::default(),
             census: Arc::default(),
             tickets: AtomicU64::new(1),
-            receivers: AtomicU64::new(1),
+            clients: Arc::default(),
+            surveys: Surveys::default(),
+            taps: Arc::default(),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             refusals: Refusals::default(),
             are_open: tokio::sync::watch::Sender::new(false),
@@ -358,12 +361,14 @@ fn run(
             }
         };
         let (lapses, clock) = (Arc::clone(&shared.lapses), Arc::clone(&shared.clock));
+        let taps = Arc::clone(&shared.taps);
         let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
         started.send(Ok(actor.start())).ok();
         tokio::select! {
             () = engine.end.notified() => {}
             // This thread has no other work, so grants end in time (SEC-15).
             () = lapses.run(&*clock) => {}
+            () = taps.run(&*clock) => {}
         }
         for arbiter in arbiters {
             arbiter.stop();

@@ -501,13 +501,13 @@ impl EntityRow {
         }
     }
 
-    /// Returns the position of the row in a list with this order.
+    /// Returns the value of a column for sorting.
     #[must_use]
-    pub fn key(&self, order: EntityOrder) -> RowKey {
-        let Self { path, kind, readings, total_size, rates } = self;
+    pub fn value(&self, order: EntityOrder) -> i64 {
+        let Self { kind, readings, total_size, rates, .. } = self;
         let Readings { counts, oldest_at, receivers, locks, size_bytes_max, status, .. } = readings;
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let value = match order {
+        match order {
             EntityOrder::Path => 0,
             EntityOrder::Kind => *kind as i64,
             EntityOrder::Status => *status as i64,
@@ -526,8 +526,14 @@ impl EntityRow {
             EntityOrder::Oldest => oldest_at.map_or(i64::MAX, Timestamp::ticks),
             EntityOrder::Accepted => rates.map_or(-1, |rates| thousandths(rates.accepted)),
             EntityOrder::Removed => rates.map_or(-1, |rates| thousandths(rates.removed)),
-        };
-        RowKey { value, name: PathKey::fold(path).as_str().into() }
+        }
+    }
+
+    /// Returns the position of the row in a list with this order.
+    #[must_use]
+    pub fn key(&self, order: EntityOrder) -> RowKey {
+        let name = PathKey::fold(&self.path).as_str().into();
+        RowKey { value: self.value(order), name }
     }
 }
 

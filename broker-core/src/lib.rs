@@ -67,6 +67,7 @@ pub mod broker;
 pub mod builder;
 pub mod call;
 pub mod census;
+pub mod clients;
 pub mod contract;
 pub mod declaration;
 mod findings;
@@ -76,6 +77,8 @@ pub mod management;
 pub mod policies;
 mod refusals;
 mod shared;
+mod survey;
+mod taps;
 mod traced;
 
 pub use access::{Access, ContainerKeys, InTurn};

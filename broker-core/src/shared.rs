@@ -11,6 +11,7 @@ use crate::actor::directory::Directory;
 use crate::actor::pulse::Pulses;
 use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::census::Census;
+use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::contract::{Authorizer, Tracer};
 use crate::description::Settings;
@@ -22,6 +23,8 @@ use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::store::Store;
+use crate::survey::Surveys;
+use crate::taps::Taps;
 use crate::time::Timestamp;
 use crate::transaction::TransactionBudget;
 
@@ -52,7 +55,12 @@ pub(crate) struct Shared {
     /// Memory totals of all machines.
     pub(crate) census: Arc<Census>,
     pub(crate) tickets: AtomicU64,
-    pub(crate) receivers: AtomicU64,
+    /// Connected clients, and the source of receiver ids.
+    pub(crate) clients: Arc<Clients>,
+    /// Counts and rates of all entities.
+    pub(crate) surveys: Surveys,
+    /// Open taps on entities.
+    pub(crate) taps: Arc<Taps>,
     /// Whether every entity in the store has been opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,

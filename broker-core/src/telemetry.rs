@@ -4,15 +4,19 @@
 //! single entities are read from [`LiveGauges`] at scrape time (DESIGN section 5).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
 
+use peeklock_model::inspect::Readings;
+
 use crate::change::{DeadLetterCause, Removal};
 use crate::command::Counts;
+use crate::description::EntityStatus;
+use crate::ids::SequenceNumber;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Messages stored (active or scheduled).
@@ -250,6 +254,12 @@ pub struct LiveGauges {
     size_bytes: AtomicU64,
     /// In ticks; 0 means none.
     oldest_at: AtomicI64,
+    last_sequence: AtomicU64,
+    receivers: AtomicU64,
+    locks: AtomicU64,
+    size_bytes_max: AtomicU64,
+    /// Place in [`EntityStatus::ALL`].
+    status: AtomicU8,
     sessions: AtomicU64,
 }
 
@@ -328,17 +338,40 @@ impl Drop for SessionActorCount {
 }
 
 impl LiveGauges {
-    pub(crate) fn publish(&self, counts: &Counts, size_bytes: u64, oldest_at: Option<Timestamp>) {
-        let oldest_at = oldest_at.map_or(0, Timestamp::ticks);
-        self.oldest_at.store(oldest_at, Ordering::Relaxed);
-        self.active.store(counts.active, Ordering::Relaxed);
-        self.deferred.store(counts.deferred, Ordering::Relaxed);
-        self.scheduled.store(counts.scheduled, Ordering::Relaxed);
-        self.dead_letter.store(counts.dead_letter, Ordering::Relaxed);
-        self.transfer.store(counts.transfer, Ordering::Relaxed);
-        self.transfer_dead_letter.store(counts.transfer_dead_letter, Ordering::Relaxed);
-        self.delayed.store(counts.delayed, Ordering::Relaxed);
-        self.size_bytes.store(size_bytes, Ordering::Relaxed);
+    pub(crate) fn publish(&self, readings: &Readings) {
+        let Readings { counts, oldest_at, last_sequence, .. } = readings;
+        let store = |value: &AtomicU64, now| value.store(now, Ordering::Relaxed);
+        self.oldest_at.store(oldest_at.map_or(0, Timestamp::ticks), Ordering::Relaxed);
+        store(&self.active, counts.active);
+        store(&self.deferred, counts.deferred);
+        store(&self.scheduled, counts.scheduled);
+        store(&self.dead_letter, counts.dead_letter);
+        store(&self.transfer, counts.transfer);
+        store(&self.transfer_dead_letter, counts.transfer_dead_letter);
+        store(&self.delayed, counts.delayed);
+        store(&self.size_bytes, readings.size_bytes);
+        store(&self.last_sequence, last_sequence.0);
+        store(&self.receivers, readings.receivers);
+        store(&self.locks, readings.locks);
+        store(&self.size_bytes_max, readings.size_bytes_max);
+        self.status.store(readings.status as u8, Ordering::Relaxed);
+    }
+
+    /// Live figures as of the last turn. For exact ones, query the entity.
+    #[must_use]
+    pub fn readings(&self) -> Readings {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let status = usize::from(self.status.load(Ordering::Relaxed));
+        Readings {
+            counts: self.counts(),
+            size_bytes: self.size_bytes(),
+            oldest_at: self.oldest_at(),
+            last_sequence: SequenceNumber(load(&self.last_sequence)),
+            receivers: load(&self.receivers),
+            locks: load(&self.locks),
+            size_bytes_max: load(&self.size_bytes_max),
+            status: EntityStatus::ALL.get(status).copied().unwrap_or_default(),
+        }
     }
 
     /// Counts as of the last turn, for gauges. For exact counts, query the entity.

@@ -2,12 +2,15 @@
 //! shell drives it; each call is dispatched to the machine inside.
 
 use bytes::Bytes;
+use peeklock_model::inspect::Readings;
 
 use super::family::Family;
 use super::idle::IdleDetection as _;
 use super::queue::Queue;
 use super::topic::Topic;
-use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
+use super::{
+    Accepted, CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step,
+};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
 use crate::effect::Answer;
@@ -58,6 +61,12 @@ impl AnyMachine {
             Self::Queue(queue) => queue.oldest_available_at(),
             Self::Topic(_) => None,
         }
+    }
+
+    /// Live figures, in constant time (CON-04).
+    #[must_use]
+    pub fn readings(&self) -> Readings {
+        either!(self, machine => machine.readings())
     }
 
     /// Whether a message or a session is locked.
@@ -192,6 +201,10 @@ impl Machine for AnyMachine {
 
     fn judged_bytes(&self) -> Option<u64> {
         either!(self, machine => machine.judged_bytes())
+    }
+
+    fn accepted_after(&self, seen: SequenceNumber) -> Option<Accepted> {
+        either!(self, machine => machine.accepted_after(seen))
     }
 
     fn content_key(&self, sequence: SequenceNumber) -> Key {

@@ -212,6 +212,15 @@ impl Step {
     }
 }
 
+/// Messages that an entity has accepted and that are durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// The highest number that was examined.
+    pub last: SequenceNumber,
+    /// Number of messages up to there that are still stored.
+    pub count: u64,
+}
+
 /// A record that the machine cannot read; the store is damaged or was written by a later version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {key:?} cannot be read: {}", .what)]
@@ -279,6 +288,12 @@ pub trait Machine {
 
     /// Marks every stage up to `stage` durable.
     fn committed(&mut self, stage: StageNumber);
+
+    /// Returns the durable messages above the number `seen`, up to the first message that is not
+    /// durable; `None` for a machine that keeps no accepted messages (CON-34).
+    fn accepted_after(&self, _seen: SequenceNumber) -> Option<Accepted> {
+        None
+    }
 
     /// Next instant at which [`Machine::advance`] has work to do.
     fn next_deadline(&self) -> Option<Timestamp>;

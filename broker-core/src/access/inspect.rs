@@ -20,8 +20,8 @@ use crate::content_ref::ContentRef;
 use crate::contract::action::Action;
 use crate::error::{BrokerError, Rejection};
 use crate::findings::{
-    BODY_BYTES_MAX, BodyPart, Findings, Found, Head, HeadPage, Holder, HolderFacts, LockPage,
-    Question, SessionPage, Timeline,
+    BODY_BYTES_MAX, BodyPart, Findings, Found, Head, HeadPage, Holder, LockPage, Question,
+    SessionPage, Timeline,
 };
 use crate::heads::BodyReader;
 use crate::ids::{ReceiverId, SequenceNumber};
@@ -66,13 +66,10 @@ impl Access {
                 let body = self.body(path, sequence).await?;
                 Found::Body(self.part(path, body, (from, length)).await?)
             }
-            Question::Timeline(_)
-            | Question::Entities(_)
-            | Question::Clients(_)
-            | Question::Tap { .. } => {
-                let rejection = Rejection::invalid_operation("this list is not available");
-                return Err(self.broker.refuse(rejection, path));
-            }
+            Question::Timeline(query) => Found::Timeline(self.namespace_timeline(query).await?),
+            Question::Entities(query) => Found::Entities(self.entity_page(&query).await?),
+            Question::Clients(query) => Found::Clients(self.client_page(&query).await?),
+            Question::Tap { tap } => Found::Tap(self.tap_page(path, tap).await?),
         };
         Ok(Findings { at: self.broker.now(), found })
     }
@@ -144,7 +141,7 @@ impl Access {
                     return Ok(page);
                 }
                 let facts = facts.with_holder(|receiver| holders.get(receiver));
-                page.heads.push(read(facts).await);
+                page.heads.push(read_head(facts).await);
                 if page.heads.len().is_multiple_of(HEADS_AT_ONCE) {
                     tokio::task::yield_now().await;
                 }
@@ -233,7 +230,7 @@ impl Access {
         Ok(SessionPage { sessions: sessions.collect(), total, next })
     }
 
-    async fn timeline(
+    pub(super) async fn timeline(
         &self,
         path: &str,
         mut query: TimelineQuery,
@@ -301,14 +298,6 @@ impl Access {
     }
 }
 
-impl Broker {
-    /// Returns the holder of locks with this id, if it is known.
-    #[must_use]
-    pub const fn holder(&self, _of: ReceiverId) -> Option<HolderFacts> {
-        None
-    }
-}
-
 /// Bounds of the commands of one answer.
 struct Bounds<'b> {
     broker: &'b Broker,
@@ -334,24 +323,24 @@ impl<'b> Bounds<'b> {
 }
 
 /// Holders of the locks of a page, each looked up once.
-struct Holders<'b> {
+pub(super) struct Holders<'b> {
     broker: &'b Broker,
     known: HashMap<ReceiverId, Option<Holder>>,
 }
 
 impl<'b> Holders<'b> {
-    fn of(broker: &'b Broker) -> Self {
+    pub(super) fn of(broker: &'b Broker) -> Self {
         Self { broker, known: HashMap::new() }
     }
 
-    fn get(&mut self, receiver: ReceiverId) -> Option<Holder> {
+    pub(super) fn get(&mut self, receiver: ReceiverId) -> Option<Holder> {
         let known = self.known.entry(receiver);
         known.or_insert_with(|| self.broker.holder(receiver).map(Arc::new)).clone()
     }
 }
 
 /// Reads the head of a message.
-async fn read(facts: HeadFacts<ReceivedMessage, Holder>) -> Head {
+pub(super) async fn read_head(facts: HeadFacts<ReceivedMessage, Holder>) -> Head {
     let content = match facts.message.head(facts.header_size).await {
         Ok(content) => Some(content),
         Err(error) => {

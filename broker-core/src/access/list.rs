@@ -116,7 +116,7 @@ impl Access {
             Err(absent) => {
                 if let Some(door) = &self.check {
                     let held = self.held(door, &resource).await;
-                    let checked = held.and_then(|held| self.reads_all(&held));
+                    let checked = held.and_then(|held| self.covers_all(&held, Action::Describe));
                     checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
                 }
                 Err(absent)
@@ -138,31 +138,48 @@ impl Access {
         prefix: &str,
         container: &str,
     ) -> Result<Listing, BrokerError> {
-        let of = |readable| Listing { kind, readable };
-        let all = || of(ReadableEntities::All(prefix.into()));
-        let Some(door) = &self.check else { return Ok(all()) };
+        let paths = || self.broker.paths_of(kind, prefix, 0, usize::MAX);
+        let readable = match self.granted_paths(container, Action::Describe, paths).await? {
+            None => ReadableEntities::All(prefix.into()),
+            Some(paths) => ReadableEntities::These(paths),
+        };
+        Ok(Listing { kind, readable })
+    }
+
+    /// Returns those of the paths in a container on which an action is granted; `None` if it is
+    /// granted on the container, so that it covers all. The authorizer gets at most one question for
+    /// the container and one for all paths.
+    pub(super) async fn granted_paths(
+        &self,
+        container: &str,
+        action: Action,
+        paths: impl FnOnce() -> Vec<Arc<str>>,
+    ) -> Result<Option<Vec<Arc<str>>>, BrokerError> {
+        let Some(door) = &self.check else { return Ok(None) };
         let held = self.held(door, container).await;
         let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
-        let Err(refusal) = self.reads_all(&held) else { return Ok(all()) };
-        let mut paths = self.broker.paths_of(kind, prefix, 0, usize::MAX);
+        let Err(refusal) = self.covers_all(&held, action) else { return Ok(None) };
+        let mut paths = paths();
         let now = || self.broker.now();
         let principal = Arc::clone(&door.lock().principal);
         let grants = question::ask_all(&self.broker, &principal, &paths).await;
         let mut granted = grants.iter().map(|grant| {
-            door.actions(grant).contains(Action::Describe)
-                && grant.until.is_none_or(|until| now() < until)
+            door.actions(grant).contains(action) && grant.until.is_none_or(|until| now() < until)
         });
         paths.retain(|_| granted.next().unwrap_or(false));
         if paths.is_empty() {
             return Err(self.broker.refuse(refusal, container));
         }
         paths.shrink_to_fit();
-        Ok(of(ReadableEntities::These(paths)))
+        Ok(Some(paths))
     }
 
-    /// Refuses a grant that does not cover reading everything in a container.
-    fn reads_all(&self, held: &Entitlement) -> Result<(), Rejection> {
+    /// Refuses a grant that does not cover an action on everything in a container.
+    fn covers_all(&self, held: &Entitlement, action: Action) -> Result<(), Rejection> {
         let may = |action| held.check(action, || self.broker.now());
-        may(Action::Describe).or_else(|_| may(Action::List))
+        may(action).or_else(|refusal| match action {
+            Action::Describe => may(Action::List),
+            _ => Err(refusal),
+        })
     }
 }

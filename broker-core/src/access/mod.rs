@@ -25,11 +25,13 @@ mod declare;
 mod inspect;
 mod list;
 mod manage;
+mod overview;
 mod patch;
 mod policies;
 mod question;
 mod remembered;
 mod renew;
+mod tap;
 mod turn;
 
 use std::fmt;
@@ -40,6 +42,7 @@ use std::task::{Context, Poll, Waker};
 
 pub use self::policies::ContainerKeys;
 use self::remembered::GrantCache;
+pub use self::tap::Tap;
 pub use self::turn::InTurn;
 use crate::broker::{Broker, Entity};
 use crate::condition::Condition;

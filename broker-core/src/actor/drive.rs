@@ -142,8 +142,7 @@ impl Drive {
             courier,
             queue_timeout,
         } = parts;
-        let machine = shell.machine();
-        observed.publish(&machine.counts(), machine.size_bytes(), machine.oldest_available_at());
+        observed.publish(&shell.machine().readings());
         shell.share(Share::Turn);
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
@@ -232,9 +231,7 @@ impl Drive {
         match result {
             Ok(Ok(turn)) => {
                 let mut shell = shell.borrow_mut();
-                let machine = shell.machine();
-                let oldest_at = machine.oldest_available_at();
-                self.observed.publish(&machine.counts(), machine.size_bytes(), oldest_at);
+                self.observed.publish(&shell.machine().readings());
                 self.desk.telemetry.count(&turn.counts);
                 if turn.counts.undelayed > 0 {
                     self.desk.warn_of_undelayed(self.id, turn.counts.undelayed, now);

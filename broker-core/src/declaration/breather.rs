@@ -35,7 +35,7 @@ impl Yielder {
 
 /// Polls a future to its end, and counts its yields.
 #[cfg(test)]
-pub(super) fn alone<T>(made: impl Future<Output = T>) -> (T, usize) {
+pub(crate) fn alone<T>(made: impl Future<Output = T>) -> (T, usize) {
     let mut made = std::pin::pin!(made);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut breaths = 0;

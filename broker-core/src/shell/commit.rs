@@ -89,6 +89,7 @@ impl<M: Machine> Participant for Shell<M> {
     ) -> Result<Result<(), Rejection>, Failure> {
         self.catch_up(now)?;
         let mut own = Turn::default();
+        self.show_accepted(now, out, &mut own)?;
         self.advance_time(now, out, &mut own)?;
         let checked = self.step(out, &mut own, now, Reserved::Granted, |machine, ctx, _| {
             machine.check_parts(parts, ctx)

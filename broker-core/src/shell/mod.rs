@@ -11,6 +11,7 @@ mod pin;
 mod preparation;
 mod room;
 pub mod session;
+mod taps;
 pub mod tree;
 mod turn;
 pub mod writer;
@@ -39,6 +40,7 @@ use self::load::Load;
 use self::preparation::UnfinishedPreparation;
 use self::room::ParkedSends;
 use self::session::SessionHost;
+use self::taps::EntityTaps;
 use self::tree::Tree;
 
 pub use self::turn::Turn;
@@ -87,6 +89,8 @@ pub struct Shell<M> {
     preparation: UnfinishedPreparation,
     /// Counters of the memory that the machine keeps, if the broker counts it.
     counted: Option<MachineCount>,
+    /// Taps on the entity, if there can be any.
+    taps: Option<EntityTaps>,
     share: Share,
 }
 
@@ -123,6 +127,7 @@ impl<M: Machine> Shell<M> {
             outgoing: Vec::new(),
             preparation: UnfinishedPreparation::default(),
             counted: None,
+            taps: None,
             share: Share::default(),
         }
     }
@@ -185,6 +190,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<Turn, Failure> {
         let mut turn = Turn::default();
         self.catch_up(now)?;
+        self.show_accepted(now, out, &mut turn)?;
         self.advance_time(now, out, &mut turn)?;
         if let Some(request) = self.take_prepared() {
             self.take(request, now, out, &mut turn)?;
@@ -473,6 +479,9 @@ impl<M: Machine> Shell<M> {
             for change in step.changes.drain(..) {
                 self.machine.records(&change, tree.batch());
                 turn.count(&change);
+                if let Some(taps) = &mut self.taps {
+                    taps.note(&change, self.marked, now);
+                }
                 if let Change::OfTopic(change) = change {
                     step.bytes_freed += tree.apply_topic_change(change);
                 }

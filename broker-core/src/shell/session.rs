@@ -52,6 +52,7 @@ impl<M: Machine> Shell<M> {
             return Ok(turn);
         }
         self.catch_up(now)?;
+        self.show_accepted(now, out, &mut turn)?;
         self.advance_time(now, out, &mut turn)?;
         while !self.waits_for_state_of(holder)
             && self.is_turn_open(&turn)

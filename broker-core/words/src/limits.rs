@@ -351,6 +351,8 @@ limits! {
 
     /// Simultaneous receivers of an entity; then `QuotaExceeded` (RCV-22).
     receiver_count_max: usize, 1..=1_000_000, 5_000;
+    /// Open taps of the broker; then `ServerBusy` (CON-34).
+    tap_count_max: usize, 0..=1_000, 64;
     /// Wait of a receive; a longer wait is shortened.
     receive_wait_max: TimeSpan, SECOND..=YEAR, TimeSpan::from_days(1);
     /// Wait of a receive over HTTP; a longer wait is shortened (HTP-08).

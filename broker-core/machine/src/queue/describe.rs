@@ -1,11 +1,14 @@
 //! Facts about a queue: counts, sizes, description, memory. The shell, management and metrics read
 //! them; nothing here changes state.
 
+use peeklock_model::inspect::Readings;
+
 use super::Queue;
-use crate::MemoryUse;
 use crate::command::{Counts, Described};
 use crate::description::SubscriptionDescription;
+use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
+use crate::{Accepted, MemoryUse};
 
 impl Queue {
     /// Message counts, in constant time (CNT-07).
@@ -45,6 +48,43 @@ impl Queue {
         let are_sessions_held =
             self.sessions.as_ref().is_some_and(|sessions| sessions.counts().locked > 0);
         !self.locks.is_empty() || are_sessions_held
+    }
+
+    /// Live figures, in constant time (CON-04).
+    #[must_use]
+    pub fn readings(&self) -> Readings {
+        let held = self.sessions.as_ref().map_or(0, |sessions| sessions.counts().locked);
+        let (size_bytes_max, status) = match self.subscription_description() {
+            Some(subscription) => (0, subscription.status),
+            None => (self.description.size_bytes_max(), self.description.status),
+        };
+        Readings {
+            counts: self.tally.counts,
+            size_bytes: self.tally.size_bytes,
+            oldest_at: self.oldest_available_at(),
+            last_sequence: self.last_sequence,
+            receivers: self.receiver_count() as u64,
+            locks: self.locks.len() as u64 + held,
+            size_bytes_max,
+            status,
+        }
+    }
+
+    /// Returns the durable messages above a number, up to the first one that is not durable.
+    pub(super) fn accepted_above(&self, seen: SequenceNumber) -> Accepted {
+        let mut accepted = Accepted { last: seen, count: 0 };
+        while accepted.last < self.last_sequence {
+            let next = accepted.last.next();
+            match self.slots.get(next) {
+                // Stages are durable in their order, so that later messages are not durable either.
+                Some(slot) if slot.is_in_flight() => break,
+                Some(_) => accepted.count += 1,
+                // Cancelled before it was durable.
+                None => {}
+            }
+            accepted.last = next;
+        }
+        accepted
     }
 
     /// Returns the description with runtime facts (CNT-01).

@@ -89,7 +89,9 @@ use super::peers::Peers;
 use super::sequence_set::SequenceSet;
 use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
+use super::{
+    Accepted, CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step,
+};
 use crate::change::{Change, Durability};
 use crate::command::{Command, LinkEnd, Outcome, ReceiveMode};
 use crate::description::QueueDescription;
@@ -477,6 +479,10 @@ impl Machine for Queue {
         }
         // Last, so that every command of the list counts as use.
         self.report_idle(ctx, step);
+    }
+
+    fn accepted_after(&self, seen: SequenceNumber) -> Option<Accepted> {
+        Some(self.accepted_above(seen))
     }
 
     fn committed(&mut self, stage: StageNumber) {

@@ -49,6 +49,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use peeklock_model::inspect::Readings;
 use siphasher::sip128::SipHasher24;
 
 use super::due::DueIndex;
@@ -204,6 +205,22 @@ impl Topic {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.scheduled_bytes + self.outbox.as_ref().map_or(0, |outbox| outbox.size_bytes())
+    }
+
+    /// Live figures, in constant time (CON-04).
+    #[must_use]
+    pub fn readings(&self) -> Readings {
+        let outbox = self.outbox.as_ref().map(|outbox| outbox.readings()).unwrap_or_default();
+        Readings {
+            counts: self.counts(),
+            size_bytes: self.size_bytes(),
+            oldest_at: None,
+            last_sequence: self.last_sequence,
+            receivers: outbox.receivers,
+            locks: outbox.locks,
+            size_bytes_max: self.description.size_bytes_max(),
+            status: self.description.status,
+        }
     }
 
     /// Whether a message of its transfer dead-letter queue is locked. Subscriptions have locks of

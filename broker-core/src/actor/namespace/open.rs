@@ -435,7 +435,8 @@ impl OpenTask {
             }),
         )
         .with_census(Arc::clone(&shared.census))
-        .with_loads(shared.loads.clone());
+        .with_loads(shared.loads.clone())
+        .with_taps(self.id, Arc::clone(&shared.taps));
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let passages = Arc::clone(&self.passages);
         let actor = EntityActor::new(Drive::new(DriveParts {

@@ -1,0 +1,45 @@
+//! Clients, holders of locks, and counts of all entities (CON-04, CON-24). Rights are not checked.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{Broker, Entity};
+use crate::clients::ClientGuard;
+use crate::findings::{ClientPage, ClientQuery, HolderFacts};
+use crate::ids::ReceiverId;
+use crate::survey::{ReadableKeys, Survey};
+use crate::telemetry::LiveGauges;
+
+impl Broker {
+    /// Registers a client that has connected, for lists of clients and of locks. A transport keeps
+    /// the guard as long as the connection.
+    #[must_use]
+    pub fn client(&self, transport: &'static str, peer: Option<SocketAddr>) -> ClientGuard {
+        self.shared.clients.connect(transport, peer, self.now())
+    }
+
+    /// Returns a page of the connected clients, with all their links.
+    pub async fn clients(&self, query: &ClientQuery) -> ClientPage {
+        self.shared.clients.page(query, &ReadableKeys::ALL).await
+    }
+
+    /// Returns the client of a receiver that holds a lock; none if it is not known any more.
+    #[must_use]
+    pub fn holder(&self, of: ReceiverId) -> Option<HolderFacts> {
+        self.shared.clients.holder(of)
+    }
+
+    /// Returns the counts and rates of all entities, less than a second old. No entity is asked.
+    pub(crate) async fn survey(&self) -> Arc<Survey> {
+        let shared = &self.shared;
+        shared.surveys.latest(&shared.directory, &*shared.clock).await
+    }
+}
+
+impl Entity {
+    /// Counts that the entity published after its last turn; none if it was deleted.
+    pub(crate) fn observed(&self) -> Option<Arc<LiveGauges>> {
+        let entry = self.broker().shared.directory.get(self.key())?;
+        (entry.id == self.id()).then_some(entry.observed)
+    }
+}

@@ -1,0 +1,210 @@
+//! Counts and rates of all entities at one moment (CON-04).
+//!
+//! A survey loads the atomic values that each entity publishes after its turns, so no entity gets
+//! mail. It is taken on demand and shared for a second. Rates follow from the growth between two
+//! surveys: nothing is counted while nobody looks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use peeklock_model::inspect::{ROW_COUNT_MAX, Readings};
+use tokio::sync::Mutex;
+
+use crate::actor::directory::Directory;
+use crate::clock::Clock;
+use crate::description::EntityKind;
+use crate::findings::{EntityPage, EntityQuery, EntityRow, Rates};
+use crate::ids::EntityId;
+use crate::path::PathKey;
+use crate::time::{TimeSpan, Timestamp};
+
+/// Age at which a survey is replaced.
+const AGE_MAX: TimeSpan = TimeSpan::from_seconds(1);
+/// Maximum time over which rates are averaged; an older survey gives none.
+const RATE_TIME_MAX: TimeSpan = TimeSpan::from_seconds(10);
+/// Number of entities that are read between two yields.
+const READ_AT_ONCE: usize = 1_024;
+/// Text between the key of a topic and the name of a subscription.
+const SUBSCRIPTIONS: &str = "/subscriptions/";
+
+/// All entities of a broker with their counts at one moment.
+pub(crate) struct Survey {
+    /// Time of the counts.
+    pub(crate) taken_at: Timestamp,
+    /// The entities in the order of their keys.
+    pub(crate) entities: Vec<SurveyedEntity>,
+}
+
+/// An entity in a survey.
+pub(crate) struct SurveyedEntity {
+    /// Id of the entity; a path that is created again gets another.
+    pub(crate) id: EntityId,
+    /// Key of the path.
+    pub(crate) key: PathKey,
+    /// Counts and rates.
+    pub(crate) row: EntityRow,
+}
+
+/// Keys of the entities that a reader may read; `None` for all entities.
+pub(crate) struct ReadableKeys(pub(crate) Option<HashSet<PathKey>>);
+
+/// The last survey of a broker.
+#[derive(Default)]
+pub(crate) struct Surveys {
+    last: Mutex<Option<Arc<Survey>>>,
+}
+
+impl ReadableKeys {
+    /// Every entity.
+    pub(crate) const ALL: Self = Self(None);
+
+    /// Whether the reader may read all entities, also those that are created later.
+    pub(crate) const fn is_all(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether the reader may read an entity.
+    pub(crate) fn contains(&self, key: &PathKey) -> bool {
+        self.0.as_ref().is_none_or(|keys| keys.contains(key))
+    }
+}
+
+impl Surveys {
+    /// Returns a survey that is less than a second old. One caller takes a new one, others wait for
+    /// it.
+    pub(crate) async fn latest(&self, directory: &Directory, clock: &dyn Clock) -> Arc<Survey> {
+        let mut last = self.last.lock().await;
+        let now = clock.now();
+        if let Some(survey) = last.as_ref().filter(|survey| now.since(survey.taken_at) < AGE_MAX) {
+            return Arc::clone(survey);
+        }
+        let mut survey = Survey::take(directory, now).await;
+        let earlier = last.take_if(|last| now.since(last.taken_at) <= RATE_TIME_MAX);
+        if let Some(earlier) = earlier {
+            survey.set_rates(&earlier).await;
+        }
+        Arc::clone(last.insert(Arc::new(survey)))
+    }
+}
+
+impl Survey {
+    async fn take(directory: &Directory, now: Timestamp) -> Self {
+        let mut entities = Vec::with_capacity(directory.len());
+        for kind in [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription] {
+            let paths = directory.list(kind, "", 0, usize::MAX);
+            for some in paths.chunks(READ_AT_ONCE) {
+                entities.extend(some.iter().filter_map(|path| read(directory, kind, path)));
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut survey = Self { taken_at: now, entities };
+        survey.add_subscription_sizes();
+        // The kinds are sorted already, so that this merges three runs.
+        survey.entities.sort_by(|a, b| a.key.cmp(&b.key));
+        survey
+    }
+
+    /// Adds the sizes of subscriptions to those of their topics.
+    fn add_subscription_sizes(&mut self) {
+        let mut sizes: HashMap<String, u64> = HashMap::new();
+        let of_kind = |kind| move |entity: &&mut SurveyedEntity| entity.row.kind == kind;
+        for entity in self.entities.iter_mut().filter(of_kind(EntityKind::Subscription)) {
+            if let Some((topic, _)) = entity.key.as_str().rsplit_once(SUBSCRIPTIONS) {
+                let size = sizes.entry(topic.to_owned()).or_default();
+                *size = size.saturating_add(entity.row.total_size);
+            }
+        }
+        for entity in self.entities.iter_mut().filter(of_kind(EntityKind::Topic)) {
+            let size = sizes.get(entity.key.as_str()).copied().unwrap_or_default();
+            entity.row.total_size = entity.row.total_size.saturating_add(size);
+        }
+    }
+
+    /// Sets the rates since an earlier survey.
+    async fn set_rates(&mut self, earlier: &Self) {
+        let passed = self.taken_at.since(earlier.taken_at);
+        for some in self.entities.chunks_mut(READ_AT_ONCE) {
+            for entity in some {
+                let before = earlier.get(&entity.key).filter(|before| before.id == entity.id);
+                entity.row.rates = before.and_then(|before| {
+                    Rates::between(&before.row.readings, &entity.row.readings, passed)
+                });
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Returns the entity with this key.
+    pub(crate) fn get(&self, key: &PathKey) -> Option<&SurveyedEntity> {
+        let place = self.entities.binary_search_by(|entity| entity.key.cmp(key)).ok()?;
+        self.entities.get(place)
+    }
+
+    /// Returns a page of the readable entities that a query selects.
+    pub(crate) async fn page(&self, query: &EntityQuery, readable: &ReadableKeys) -> EntityPage {
+        let part = query.path.as_deref().map(str::to_ascii_lowercase);
+        // The places are in the order of the keys, so that they decide between equal values.
+        let mut selected: Vec<(i64, usize)> = Vec::new();
+        for (chunk, some) in self.entities.chunks(READ_AT_ONCE).enumerate() {
+            for (place, entity) in some.iter().enumerate() {
+                let is_selected = query.kind.is_none_or(|kind| kind == entity.row.kind)
+                    && part.as_deref().is_none_or(|part| entity.key.as_str().contains(part))
+                    && query.conditions.iter().all(|it| entity.row.meets(*it))
+                    && readable.contains(&entity.key);
+                if is_selected {
+                    let place = chunk * READ_AT_ONCE + place;
+                    selected.push((entity.row.value(query.order), place));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        selected.sort_unstable();
+        if query.is_descending {
+            selected.reverse();
+        }
+        let total = selected.len() as u64;
+        let entity_at = |place: usize| self.entities.get(place);
+        let start = query.after.as_ref().map_or(0, |after| {
+            selected.partition_point(|(value, place)| {
+                let name = entity_at(*place).map_or("", |entity| entity.key.as_str());
+                let (row, after) = ((*value, name), (after.value, &*after.name));
+                if query.is_descending { row >= after } else { row <= after }
+            })
+        });
+        let count_max = query.count_max.clamp(1, ROW_COUNT_MAX) as usize;
+        let rest = selected.get(start..).unwrap_or_default();
+        let shown = rest.iter().take(count_max).filter_map(|(_, place)| entity_at(*place));
+        let entities: Vec<EntityRow> = shown.map(|entity| entity.row.clone()).collect();
+        let last = entities.last().filter(|_| rest.len() > count_max);
+        let next = last.map(|row| row.key(query.order));
+        EntityPage { entities, total, counted_at: self.taken_at, next }
+    }
+}
+
+/// Reads an entity, unless it was deleted meanwhile.
+fn read(directory: &Directory, kind: EntityKind, path: &Arc<str>) -> Option<SurveyedEntity> {
+    let key = PathKey::fold(path);
+    let entry = directory.get(&key).filter(|entry| entry.kind == kind)?;
+    let readings = entry.observed.readings();
+    let total_size = readings.size_bytes;
+    let row = EntityRow { path: entry.path, kind, readings, total_size, rates: None };
+    Some(SurveyedEntity { id: entry.id, key, row })
+}
+
+impl Rates {
+    /// Returns the rates between two readings of an entity; none if no time has passed.
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
+    fn between(before: &Readings, after: &Readings, passed: TimeSpan) -> Option<Self> {
+        let seconds = passed.as_seconds_f64();
+        if seconds <= 0.0 {
+            return None;
+        }
+        let accepted = after.last_sequence.0.saturating_sub(before.last_sequence.0);
+        let stored = before.counts.total().saturating_add(accepted);
+        let removed = stored.saturating_sub(after.counts.total());
+        Some(Self { accepted: accepted as f64 / seconds, removed: removed as f64 / seconds })
+    }
+}
+
+#[cfg(test)]
+mod tests;
