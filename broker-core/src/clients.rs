@@ -394,20 +394,17 @@ impl ClientGuard {
         }
     }
 
-    /// Sets the network address of the client, which changes if it resumes its connection on
-    /// another socket.
-    pub fn set_peer(&self, peer: Option<SocketAddr>) {
+    /// Sets the network address of the client, and whether it is the address of a proxy. The
+    /// address changes if the client resumes its connection on another socket.
+    pub fn set_address(&self, peer: Option<SocketAddr>, is_by_proxy: bool) {
         self.client.traits().peer = peer;
+        self.client.is_by_proxy.store(is_by_proxy, Ordering::Relaxed);
     }
 
-    /// Sets the policy whose credentials the client presented.
+    /// Sets the policy whose credentials the client presented. For a client with links, the policy
+    /// of its first link is set.
     pub fn set_policy(&self, policy: Option<Arc<str>>) {
         self.client.traits().policy = policy;
-    }
-
-    /// Sets whether the client is connected through a proxy.
-    pub fn set_by_proxy(&self, is_by_proxy: bool) {
-        self.client.is_by_proxy.store(is_by_proxy, Ordering::Relaxed);
     }
 
     /// Notes that the client sent bytes at this time.
@@ -437,6 +434,11 @@ impl ClientGuard {
             return None;
         }
         let (receiver, policy) = (identity.receiver, identity.policy.clone());
+        let mut traits = self.client.traits();
+        if traits.policy.is_none() {
+            traits.policy.clone_from(&policy);
+        }
+        drop(traits);
         if identity.role == LinkRole::Receiver {
             self.clients.begin(receiver, &self.client, policy);
         }

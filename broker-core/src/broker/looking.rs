@@ -37,6 +37,12 @@ impl Broker {
 }
 
 impl Entity {
+    /// Name of the policy that grants the use of this handle, if there is one.
+    #[must_use]
+    pub fn policy(&self) -> Option<Arc<str>> {
+        self.pass()?.held.policy()
+    }
+
     /// Counts that the entity published after its last turn; none if it was deleted.
     pub(crate) fn observed(&self) -> Option<Arc<LiveGauges>> {
         let entry = self.broker().shared.directory.get(self.key())?;

@@ -37,8 +37,7 @@ fn client_is_listed_with_its_links_until_it_ends() {
     let clients = Arc::new(Clients::default());
     let guard = clients.connect("amqp", Some(address(51_234)), NOW);
     guard.set_name("billing-7f");
-    guard.set_policy(Some("worker".into()));
-    guard.set_by_proxy(true);
+    guard.set_address(Some(address(51_234)), true);
     guard.note_activity(NOW.plus(TimeSpan::from_seconds(3)));
     let link = guard.link(identity(&clients, "Orders", LinkRole::Receiver)).unwrap();
     link.gauge().set_credit(84);

@@ -200,6 +200,11 @@ impl Entitlement {
         None
     }
 
+    /// Name of the policy behind the grant, if there is one.
+    pub(crate) fn policy(&self) -> Option<Arc<str>> {
+        self.lock().policy.clone()
+    }
+
     /// Whether the authorizer refused everything, so that it must be asked again.
     pub(crate) fn is_refused(&self) -> bool {
         self.lock().refusal.is_some()

@@ -33,6 +33,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use peeklock_core::admission::{Account, Budget, ClientPace, ConnectionPlace, Permit};
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::request::Released;
 use peeklock_core::transaction::Transactions;
 use peeklock_core::{Access, Broker};
@@ -200,6 +201,8 @@ pub struct Engine<P: Protocol> {
     pub broker: Broker,
     /// Rights of the client.
     pub access: Access,
+    /// The client in the list of clients.
+    pub client: Arc<ClientGuard>,
     /// Permits for commands.
     pub budget: Budget,
     /// State of the requests.
@@ -234,13 +237,14 @@ pub struct Engine<P: Protocol> {
 }
 
 impl<P: Protocol> Engine<P> {
-    /// Creates an engine without links. `stop` resolves when the listener begins to stop. At most
-    /// about `window_bytes` of deliveries are under way, and at most `unsettled_max` deliveries of
-    /// a link are unsettled.
+    /// Creates an engine without links for a client that is listed as `client`. `stop` resolves
+    /// when the listener begins to stop. At most about `window_bytes` of deliveries are under way,
+    /// and at most `unsettled_max` deliveries of a link are unsettled.
     #[must_use]
     pub fn new(
         broker: Broker,
         access: Access,
+        client: ClientGuard,
         stop: impl Future<Output = Duration> + Send + 'static,
         account: Account,
         window_bytes: u64,
@@ -248,11 +252,15 @@ impl<P: Protocol> Engine<P> {
     ) -> Self {
         let mailbox: Arc<Mailbox<_>> = Arc::default();
         let outlet = Arc::clone(&mailbox) as Arc<_>;
+        let client = Arc::new(client);
+        let mut links = Links::new(broker.clone(), outlet, window_bytes, unsettled_max);
+        links.list_under(Arc::clone(&client));
         Self {
             access,
             budget: broker.connection_budget(),
             phase: Phase::Open,
-            links: Links::new(broker.clone(), outlet, window_bytes, unsettled_max),
+            links,
+            client,
             transactions: Transactions::new(&broker),
             mailbox,
             arrivals: Arrivals::default(),
@@ -516,6 +524,7 @@ pub trait Serve<S: Send>: Protocol {
             Some(read) => {
                 engine.lookout.rest();
                 if read.is_ready() {
+                    engine.client.note_activity(engine.broker.now());
                     return read;
                 }
             }

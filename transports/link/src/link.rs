@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use peeklock_core::clients::{LinkGuard, LinkIdentity};
 use peeklock_core::command::{Command, InboundMessage, LinkEnd, ReceiveMode, SessionCommand};
 use peeklock_core::ids::{LockToken, ReceiverId};
+use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::Watch;
 
 use crate::credit::{Bounds, Flow, Limits};
@@ -37,6 +39,8 @@ pub struct Link<E> {
     pub source: Source,
     /// Id under which the entity knows this link; locks of its deliveries belong to it.
     pub receiver: ReceiverId,
+    /// Number before the first delivery.
+    first: u64,
     /// Number of the last delivery.
     pub(crate) last: u64,
     /// Number of the last delivery that the client's credit allows.
@@ -46,6 +50,8 @@ pub struct Link<E> {
     pub(crate) closing: Option<PendingClose>,
     /// Registration that reports the deletion of the entity to this link.
     pub(crate) watch: Watch,
+    /// Place of the link in the list of clients; none if the broker lists too many.
+    pub(crate) listed: Option<LinkGuard>,
     /// Lock tokens of messages that arrived for this link but were not delivered; they are
     /// released.
     pub(crate) undelivered: Vec<LockToken>,
@@ -90,11 +96,13 @@ impl<E> Link<E> {
             destination: None,
             source: Source::Queue,
             receiver,
+            first: last,
             last,
             credit_limit: last,
             flow: None,
             closing: None,
             watch: Watch::default(),
+            listed: None,
             undelivered: Vec::new(),
         }
     }
@@ -119,6 +127,25 @@ impl<E> Link<E> {
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.last
+    }
+
+    /// Facts about the link for the list of clients (CON-24).
+    pub(crate) fn identity(&self, policy: Option<Arc<str>>) -> LinkIdentity {
+        let (role, mode) = match self.role {
+            Role::Sender => (LinkRole::Sender, None),
+            Role::Receiver => (LinkRole::Receiver, Some(self.mode)),
+            Role::Browser => (LinkRole::Browser, None),
+        };
+        LinkIdentity { receiver: self.receiver, path: Arc::clone(&self.path), role, mode, policy }
+    }
+
+    /// Stores the numbers of the link for the list of clients.
+    pub(crate) fn store_gauge(&self, unsettled_count: u32) {
+        let Some(listed) = &self.listed else { return };
+        let gauge = listed.gauge();
+        gauge.set_credit(self.credit_limit.saturating_sub(self.last));
+        gauge.set_delivered(self.last.saturating_sub(self.first));
+        gauge.set_unsettled(unsettled_count);
     }
 
     /// Whether the link accepts requests: it is attached and not being closed.

@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use peeklock_core::admission::Permit;
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
@@ -65,6 +66,8 @@ pub(crate) enum PendingAnswer<T> {
 /// Links of a connection. `T` is the data that the transport keeps for each of its requests.
 pub struct Links<G: Issuer, T> {
     issuer: G,
+    /// The client in the list of clients; none without a broker.
+    client: Option<Arc<ClientGuard>>,
     outlet: Arc<dyn Outlet>,
     links: HashMap<u32, Link<G::Entity>>,
     /// Link numbers by the receiver ids that entities know; senders have an id as well.
@@ -100,6 +103,7 @@ impl<G: Issuer, T> Links<G, T> {
     pub fn new(issuer: G, outlet: Arc<dyn Outlet>, window_bytes: u64, unsettled_max: u32) -> Self {
         Self {
             issuer,
+            client: None,
             outlet,
             links: HashMap::new(),
             receivers: HashMap::new(),
@@ -117,6 +121,11 @@ impl<G: Issuer, T> Links<G, T> {
             returning: false,
             lost_count: 0,
         }
+    }
+
+    /// Lists each link that is attached from now on under this client.
+    pub fn list_under(&mut self, client: Arc<ClientGuard>) {
+        self.client = Some(client);
     }
 
     /// Numbers the deliveries of each link from `first + 1` instead of 1, for protocols whose
@@ -192,6 +201,9 @@ impl<G: Issuer, T> Links<G, T> {
     ) {
         let mut link = Link::new(entity, path, role, mode, self.issuer.receiver_id(), self.first);
         link.watch = link.entity.watch(role, link.receiver, &self.outlet);
+        if let Some(client) = &self.client {
+            link.listed = client.link(link.identity(link.entity.policy()));
+        }
         self.receivers.insert(link.receiver, number);
         self.receiver_count += u64::from(role == Role::Receiver);
         self.links.insert(number, link);

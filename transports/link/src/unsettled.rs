@@ -71,10 +71,12 @@ pub struct Unsettled {
 }
 
 impl Unsettled {
-    /// Adds a delivery.
-    pub fn insert(&mut self, held: DeliveryPosition, lock: LockGrant) {
+    /// Adds a delivery. Returns the number of unsettled deliveries of its link.
+    pub fn insert(&mut self, held: DeliveryPosition, lock: LockGrant) -> u32 {
         self.by_lock.insert(lock.token, held);
-        self.by_link.entry(held.link).or_default().insert(held.number, lock);
+        let of_link = self.by_link.entry(held.link).or_default();
+        of_link.insert(held.number, lock);
+        u32::try_from(of_link.len()).unwrap_or(u32::MAX)
     }
 
     /// The delivery with this lock token.

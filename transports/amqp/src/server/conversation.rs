@@ -104,8 +104,10 @@ impl Conversation {
         let access = broker.access(principal.clone());
         let unsettled_max = config.unsettled_count_max;
         let stop = site.connections.stop_begun();
+        let client = broker.client("amqp", principal.peer);
+        client.set_address(principal.peer, principal.by_proxy);
         let mut engine =
-            Engine::new(broker.clone(), access, stop, account, window_bytes, unsettled_max);
+            Engine::new(broker.clone(), access, client, stop, account, window_bytes, unsettled_max);
         engine.links.count_from(config.initial_delivery_count.into());
         Self {
             engine,

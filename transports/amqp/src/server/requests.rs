@@ -193,6 +193,7 @@ impl Conversation {
             Event::Login(credentials) => self.log_in(credentials).await,
             Event::Opened(open) => {
                 tracing::debug!(client = &*open.container_id, "connection opened");
+                self.engine.client.set_name(&open.container_id);
                 self.is_open = true;
                 self.seek_place().await;
             }

@@ -55,9 +55,13 @@ impl<G: Issuer, T> Links<G, T> {
         }
         link.last = link.last.saturating_add(1);
         let delivery = link.last;
-        if let Some(lock) = lock {
-            self.unsettled.insert(DeliveryPosition { link: number, number: delivery }, lock);
-        }
+        let unsettled_count = match lock {
+            Some(lock) => {
+                self.unsettled.insert(DeliveryPosition { link: number, number: delivery }, lock)
+            }
+            None => self.unsettled.count(number),
+        };
+        link.store_gauge(unsettled_count);
         Event::Delivered { link: number, number: delivery, message }
     }
 

@@ -71,6 +71,7 @@ impl<G: Issuer, T> Links<G, T> {
         let receiver = link.receiver;
         let Some(flow) = &mut link.flow else {
             link.credit_limit = link.last;
+            link.store_gauge(self.unsettled.count(number));
             return Ok(Some(0));
         };
         if flow.draining {
@@ -89,6 +90,7 @@ impl<G: Issuer, T> Links<G, T> {
         let bounds = self.bounds();
         let unsettled_count = self.unsettled.count(number);
         let Some(link) = self.links.get_mut(&number) else { return };
+        link.store_gauge(unsettled_count);
         let receiver = link.receiver;
         let Some(limits) = link.new_limits(bounds, unsettled_count) else { return };
         let slot = self.expect(0, number, PendingAnswer::Ignored, None);

@@ -24,6 +24,11 @@ pub trait Handle: Clone {
     #[must_use]
     fn with_way(&self, way: Option<Way>) -> Self;
 
+    /// Name of the policy that grants the use of the handle, if there is one.
+    fn policy(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// Registers a link that may have no flow. `outlet` receives [`Released::Detached`] when the
     /// right that `role` needs ends. While the returned value is kept, it also receives
     /// [`Released::Closed`] when the entity is deleted.
@@ -52,6 +57,10 @@ impl Handle for Entity {
 
     fn submit(&self, group: Vec<Request>) {
         Self::submit(self, group);
+    }
+
+    fn policy(&self) -> Option<Arc<str>> {
+        Self::policy(self)
     }
 
     fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {

@@ -59,6 +59,9 @@ impl<G: Issuer, T> Links<G, T> {
                     // From now on, requests of the link go to the actor of the session.
                     link.entity = link.entity.with_way(way);
                     link.source = Source::Session((*session).into());
+                    if let Some(listed) = &link.listed {
+                        listed.set_session(&session);
+                    }
                     link.credit_limit = up_to;
                     link.flow = Some(Flow::new(link.last));
                 }

@@ -182,7 +182,9 @@ impl Conversation {
             }
         };
         let unsettled_max = config.unsettled_count_max;
-        let mut engine = Engine::new(broker, access, stop, account, window_bytes, unsettled_max);
+        let client = broker.client("websocket", peer);
+        let mut engine =
+            Engine::new(broker, access, client, stop, account, window_bytes, unsettled_max);
         engine.arrivals = arrivals;
         engine.standing = ConnectionPlace::new(site.places.join(peer), config.handshake_timeout);
         let conversation = Box::new(Self {
@@ -227,8 +229,11 @@ impl Conversation {
             self.engine.phase = Phase::Open;
         }
         let principal = socket.get_ref().principal();
-        // The conversation keeps neither the token nor the name of the client next to its access.
-        let (token, _) = (hello.token.take(), hello.client.take());
+        // The conversation does not keep the token next to its access.
+        let token = hello.token.take();
+        let client = &self.engine.client;
+        client.set_name(&hello.client.take().unwrap_or_default());
+        client.set_address(principal.peer, principal.by_proxy);
         self.engine.access.renew(principal.with_token_if_any(token)).await;
         self.update_shows_key();
         let config = &self.site.config;
