@@ -499,6 +499,11 @@ impl LinkGauge {
         self.delivered.store(delivered, Ordering::Relaxed);
     }
 
+    /// Adds messages delivered over the link.
+    pub fn add_delivered(&self, count: u64) {
+        self.delivered.fetch_add(count, Ordering::Relaxed);
+    }
+
     /// Sets the number of deliveries in the hands of the client.
     pub fn set_unsettled(&self, unsettled: u32) {
         self.unsettled.store(unsettled, Ordering::Relaxed);

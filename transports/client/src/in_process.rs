@@ -7,9 +7,11 @@ mod link;
 use std::sync::Arc;
 
 use peeklock_core::activity::PendingWork;
+use peeklock_core::clients::{ClientGuard, LinkIdentity};
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::contract::Action;
 use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::inspect::LinkRole;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{PartOutcome, Reach, TransactionId, Transactions};
 use peeklock_core::{Access, Broker, Entity};
@@ -24,6 +26,8 @@ use crate::port::{
 /// Port of a client in the process of its broker, with an access to it.
 pub struct InProcess {
     access: Access,
+    /// The client in the list of clients.
+    client: ClientGuard,
     transactions: Transactions,
 }
 
@@ -55,18 +59,22 @@ impl Port for InProcess {
     fn sender(&self, path: &str, via: Option<&str>) -> Result<Arc<dyn Link>, BrokerError> {
         let Some(via) = via else {
             let entity = self.access.entity_now(path, Action::Send)?;
-            return Ok(Arc::new(self.link(entity, ReceiveMode::PeekLock)));
+            let mut link = self.link(entity, ReceiveMode::PeekLock);
+            self.list(&mut link, LinkRole::Sender);
+            return Ok(Arc::new(link));
         };
         let entity = self.access.entity_now(via, Action::SendVia)?;
         let (entity, destination) = self.access.transfer_destination_now(path, &entity)?;
         let mut link = self.link(entity, ReceiveMode::PeekLock);
         link.destination = Some(destination);
+        self.list(&mut link, LinkRole::Sender);
         Ok(Arc::new(link))
     }
 
     fn receiver(&self, path: &str, mode: ReceiveMode) -> Result<Arc<dyn Link>, BrokerError> {
         let mut link = self.link(self.access.entity_now(path, Action::Receive)?, mode);
         link.holder = Some(self.access.broker().receiver_id());
+        self.list(&mut link, LinkRole::Receiver);
         Ok(Arc::new(link))
     }
 
@@ -88,6 +96,7 @@ impl Port for InProcess {
                     link.entity = link.entity.with_way(way);
                     link.holder = Some(receiver);
                     link.session = Some(Arc::clone(&session));
+                    self.list(&mut link, LinkRole::Receiver);
                     Ok(AcceptedSession { link: Arc::new(link), session_id: session, locked_until })
                 }
                 other => Err(link.unexpected(&other)),
@@ -158,7 +167,8 @@ impl InProcess {
     #[must_use]
     pub fn over(access: Access) -> Arc<Self> {
         let transactions = Transactions::new(access.broker());
-        Arc::new(Self { access, transactions })
+        let client = access.broker().client("in-process", None);
+        Arc::new(Self { access, client, transactions })
     }
 
     /// Attaches a link with pushed deliveries.
@@ -169,7 +179,24 @@ impl InProcess {
         let entity = self.access.entity(path, Action::Receive).await?;
         let mut link = self.link(entity, ReceiveMode::PeekLock);
         link.holder = Some(self.access.broker().receiver_id());
+        self.list(&mut link, LinkRole::Receiver);
         PushedLink::attach(link, unsettled_max).await
+    }
+
+    /// Adds a link to the list of clients (CON-24).
+    fn list(&self, link: &mut EntityLink, role: LinkRole) {
+        self.client.note_activity(self.access.broker().now());
+        let identity = LinkIdentity {
+            receiver: link.holder.unwrap_or_else(|| self.access.broker().receiver_id()),
+            path: link.entity.path().into(),
+            role,
+            mode: (role == LinkRole::Receiver).then_some(link.mode()),
+            policy: link.entity.policy(),
+        };
+        link.listed = self.client.link(identity);
+        if let (Some(listed), Some(session)) = (&link.listed, &link.session) {
+            listed.set_session(session);
+        }
     }
 
     /// Returns a link that only sends.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpRequest, HttpResponse};
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::command::{Command, Outcome, ReceiveMode, ReceivedMessage};
 use peeklock_core::contract::browser::{HeaderRules, RefusedHeader};
 use peeklock_core::contract::{Action, Principal};
 use peeklock_core::error::Rejection;
+use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Access, Entity};
 
@@ -45,7 +47,17 @@ impl Exchange {
 
     /// Returns the entity at a path if this action is granted on it (SEC-08).
     pub(crate) async fn entity(&self, purpose: Action, path: &str) -> Result<Entity, Refusal> {
-        Ok(self.access.entity(path, purpose).await?)
+        let entity = self.access.entity(path, purpose).await?;
+        if let Some(client) = self.request.conn_data::<Rc<ClientGuard>>() {
+            client.set_policy(entity.policy());
+        }
+        Ok(entity)
+    }
+
+    /// Returns the holder of the locks that this connection takes. Nothing detaches it, so the
+    /// locks outlive the connection (SET-23).
+    pub(crate) fn holder(&self) -> Option<ReceiverId> {
+        Some(self.request.conn_data::<Rc<ClientGuard>>()?.receiver())
     }
 
     /// Sends a command to an entity and waits for the outcome. A waiting receive ends as if its
@@ -104,7 +116,8 @@ impl Exchange {
     ) -> Result<Vec<ReceivedMessage>, Refusal> {
         let ReceiveBounds { count_max, bytes_max, wait } = receive;
         let mode = ReceiveMode::PeekLock;
-        let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder: None };
+        let holder = self.holder();
+        let command = |wait| Command::Receive { mode, count_max, bytes_max, wait, holder };
         if wait > TimeSpan::ZERO && !room.is_spare() {
             let messages = received(self.call(entity, command(TimeSpan::ZERO)).await?)?;
             if !messages.is_empty() {

@@ -17,6 +17,7 @@ use actix_web::http::{ConnectionType, Method, Version, header};
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse};
 use peeklock_core::Access;
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::condition::Surface;
 use peeklock_core::contract::Principal;
 use peeklock_listen::relayed::is_proxy_header;
@@ -45,6 +46,7 @@ pub(crate) async fn serve(
     }
     let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
     let access = access(&site, &request, route.as_ref());
+    note_client(&site, &request);
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
@@ -189,6 +191,16 @@ fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
     }
 }
 
+/// Notes the client of a request in the list of clients (CON-24).
+fn note_client(site: &Site, request: &HttpRequest) {
+    let Some(client) = request.conn_data::<Rc<ClientGuard>>() else { return };
+    let agent = request.headers().get(header::USER_AGENT);
+    client.set_name(agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default());
+    let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
+    client.set_address(peer, is_forwarded(request));
+    client.note_activity(site.broker.now());
+}
+
 /// Whether a proxy has forwarded the request (SEC-17). HTTP/1.0 counts as forwarded, since some
 /// proxies use it without adding headers.
 fn is_forwarded(request: &HttpRequest) -> bool {
@@ -291,6 +303,7 @@ pub(crate) fn http(
         .h1_allow_half_closed(false)
         .on_connect_ext(|socket: &Socket, data| {
             data.insert(socket.connection());
+            data.insert(socket.client());
             data.insert(socket.principal());
         })
         .h1(map_config(app, |()| AppConfig::default()))

@@ -127,6 +127,7 @@ impl PushedLink {
             }
         }
         this.grant();
+        this.store_gauge();
         Ok(this)
     }
 
@@ -173,6 +174,17 @@ impl PushedLink {
         entity.submit(requests.collect());
     }
 
+    /// Stores the numbers of the link for the list of clients.
+    fn store_gauge(&self) {
+        let Some(listed) = &self.link.listed else { return };
+        let delivered = self.first - (UNTAGGED + 1) + self.sizes.len() as u64;
+        let unsettled = delivered.saturating_sub(self.settled.count);
+        let gauge = listed.gauge();
+        gauge.set_credit((self.granted.count + self.unsettled_max).saturating_sub(delivered));
+        gauge.set_delivered(delivered);
+        gauge.set_unsettled(u32::try_from(unsettled).unwrap_or(u32::MAX));
+    }
+
     /// Records that a message was settled.
     fn forget(&mut self, tag: u64) {
         let place = tag.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
@@ -184,6 +196,7 @@ impl PushedLink {
             self.sizes.pop_front();
             self.first += 1;
         }
+        self.store_gauge();
     }
 
     fn arrival(&mut self, item: Released) -> Option<Arrival> {
@@ -191,6 +204,7 @@ impl PushedLink {
             Released::Delivery { message, .. } => {
                 let tag = self.first + self.sizes.len() as u64;
                 self.sizes.push_back(Some(message.facts.size));
+                self.store_gauge();
                 Some(Arrival::Delivered { tag, message })
             }
             Released::Answer { correlation: UNTAGGED, .. } => None,

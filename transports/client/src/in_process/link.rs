@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
+use peeklock_core::clients::LinkGuard;
 use peeklock_core::command::{
     Command, LinkEnd, Outcome, ReceiveMode, SessionCommand, Settlement as Decided,
 };
@@ -31,6 +32,8 @@ pub(super) struct EntityLink {
     pub(super) holder: Option<ReceiverId>,
     /// The session that the link holds.
     pub(super) session: Option<Arc<str>>,
+    /// Place of the link in the list of clients; none if the broker lists too many.
+    pub(super) listed: Option<LinkGuard>,
     is_detached: AtomicBool,
 }
 
@@ -43,6 +46,7 @@ impl EntityLink {
             destination: None,
             holder: None,
             session: None,
+            listed: None,
             is_detached: AtomicBool::new(false),
         }
     }
@@ -156,7 +160,13 @@ impl EntityLink {
             Outcome::Done => Answer::Done,
             Outcome::Accepted(number) => Answer::Accepted(number),
             Outcome::AcceptedBatch(numbers) => Answer::Sent(numbers.into_iter().map(Ok).collect()),
-            Outcome::Received(messages) | Outcome::Peeked(messages) => Answer::Received(messages),
+            Outcome::Received(messages) => {
+                if let Some(listed) = &self.listed {
+                    listed.gauge().add_delivered(messages.len() as u64);
+                }
+                Answer::Received(messages)
+            }
+            Outcome::Peeked(messages) => Answer::Received(messages),
             Outcome::Renewed(until) => Answer::Renewed(vec![Ok(until)]),
             Outcome::Deleted(count) => Answer::Deleted(count),
             Outcome::SessionState(None) => Answer::State(None),

@@ -40,6 +40,7 @@ use std::time::Instant;
 
 use actix_web::http::StatusCode;
 use peeklock_core::admission::{Evicted, GRACE, Idling, Newcomer, PacedShare, Place, Timer};
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_core::telemetry::ConnectionCount;
@@ -87,6 +88,8 @@ pub(crate) struct Socket {
     /// None until a slot is found, and after a refusal.
     place: Option<Place>,
     connection: Rc<Connection>,
+    /// The client in the list of clients.
+    client: Rc<ClientGuard>,
     phase: Phase,
     /// Bytes that were read and not passed on.
     input: Vec<u8>,
@@ -140,6 +143,7 @@ impl Socket {
     /// The socket of a connection, with the recipient for other protocols.
     pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
         let mut socket = Self {
+            client: Rc::new(site.broker.client("http", stream.peer())),
             principal: stream.principal(),
             stream: Some(stream),
             takes_over,
@@ -201,6 +205,10 @@ impl Socket {
 
     pub(crate) fn connection(&self) -> Rc<Connection> {
         Rc::clone(&self.connection)
+    }
+
+    pub(crate) fn client(&self) -> Rc<ClientGuard> {
+        Rc::clone(&self.client)
     }
 
     /// The principal of a client without a token: its address and its certificate.

@@ -92,7 +92,7 @@ pub(in crate::api) async fn receive_deferred(
     let command = Command::ReceiveDeferred {
         mode: ReceiveMode::PeekLock,
         sequences: sequences(request.sequence_numbers)?,
-        holder: None,
+        holder: exchange.holder(),
     };
     match exchange.call(&entity, command).await? {
         Outcome::Received(messages) => deliver(exchange, &entity, room, Some(mode), messages).await,
