@@ -68,10 +68,28 @@ pub(crate) enum ApiRoute {
     Declaration,
     /// `/queues/{queue}/messages/{operation or sequence number}`
     Message { queue: String, name: String },
+    /// `/queues/{queue}/messages/{sequence number}/head`
+    MessageHead { path: String, sequence: String },
+    /// `/queues/{queue}/messages/{sequence number}/body`
+    MessageBody { path: String, sequence: String },
+    /// `/queues/{queue}/heads`
+    Heads { path: String },
+    /// `/queues/{queue}/locks`
+    Locks { path: String },
+    /// `/queues/{queue}/timeline`; `path` is empty for the namespace
+    Timeline { path: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
     Lock { queue: String, token: String, operation: String },
     /// `/queues/{queue}/sessions`
     Sessions { path: String },
+    /// `/queues/{queue}/sessions/details`
+    SessionDetails { path: String },
+    /// `/queues/{queue}/sessions/{session}/state`
+    SessionState { path: String, session: String },
+    /// `/entities`
+    Entities,
+    /// `/clients`
+    Clients,
     /// `/topics`
     Topics,
     /// `/topics/{topic}`
@@ -160,18 +178,12 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["declaration"] => ApiRoute::Declaration,
         ["queues"] => ApiRoute::Queues,
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
-        ["queues", queue, "messages"] => ApiRoute::Messages { queue: queue.to_owned() },
-        ["queues", queue, "messages", name] => {
-            ApiRoute::Message { queue: queue.to_owned(), name: name.to_owned() }
-        }
-        ["queues", queue, "locks", token, operation] => ApiRoute::Lock {
-            queue: queue.to_owned(),
-            token: token.to_owned(),
-            operation: operation.to_owned(),
-        },
-        ["queues", queue, "sessions"] => ApiRoute::Sessions { path: queue.to_owned() },
+        ["entities"] => ApiRoute::Entities,
+        ["clients"] => ApiRoute::Clients,
+        ["timeline"] => ApiRoute::Timeline { path: String::new() },
         ["policies", ref below @ ..] => return read_policies("", below),
         ["queues", queue, "policies", ref below @ ..] => return read_policies(queue, below),
+        ["queues", queue, ref below @ ..] => return read_below(queue.to_owned(), below),
         ["topics", ref below @ ..] => return read_topics(below),
         _ => return None,
     })
@@ -198,12 +210,32 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
         ["rules"] if is_subscription => ApiRoute::Rules { path },
         ["rules", name] if is_subscription => ApiRoute::Rule { path, name: name.to_owned() },
         ["explain"] if is_subscription => ApiRoute::Explain { path },
+        ref below => return read_below(path, below),
+    })
+}
+
+/// Parses the segments below an entity that all kinds of entities may have.
+fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
+    Some(match *words {
         ["sessions"] => ApiRoute::Sessions { path },
+        ["sessions", "details"] => ApiRoute::SessionDetails { path },
+        ["sessions", session, "state"] => {
+            ApiRoute::SessionState { path, session: session.to_owned() }
+        }
         ["messages"] => ApiRoute::Messages { queue: path },
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
+        ["messages", sequence, "head"] => {
+            ApiRoute::MessageHead { path, sequence: sequence.to_owned() }
+        }
+        ["messages", sequence, "body"] => {
+            ApiRoute::MessageBody { path, sequence: sequence.to_owned() }
+        }
+        ["heads"] => ApiRoute::Heads { path },
+        ["locks"] => ApiRoute::Locks { path },
         ["locks", token, operation] => {
             ApiRoute::Lock { queue: path, token: token.to_owned(), operation: operation.to_owned() }
         }
+        ["timeline"] => ApiRoute::Timeline { path },
         _ => return None,
     })
 }
@@ -222,9 +254,17 @@ fn read_policies(owner: &str, words: &[&str]) -> Option<ApiRoute> {
 
 /// Returns the decoded first value of a query parameter; `name` must be in lower case.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
+    parameter_values(query, name).next()
+}
+
+/// Returns all decoded values of a query parameter; `name` must be in lower case.
+pub(crate) fn parameter_values<'q>(
+    query: &'q str,
+    name: &'q str,
+) -> impl Iterator<Item = String> + 'q {
     // Some clients write a second question mark (ADM-04).
-    let is_named = |key: &str| decode(key).trim_start_matches('?').eq_ignore_ascii_case(name);
-    pairs(query).find_map(|(key, value)| is_named(key).then(|| decode(value)))
+    let is_named = move |key: &str| decode(key).trim_start_matches('?').eq_ignore_ascii_case(name);
+    pairs(query).filter(move |(key, _)| is_named(key)).map(|(_, value)| decode(value))
 }
 
 /// Returns the decoded names of all query parameters.

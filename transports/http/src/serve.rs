@@ -243,6 +243,9 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
         Some(Route::Api(ApiRoute::Messages { queue } | ApiRoute::Message { queue, .. })) => {
             (Surface::Messages, false, queue.as_str())
         }
+        Some(Route::Api(
+            ApiRoute::MessageHead { path, .. } | ApiRoute::MessageBody { path, .. },
+        )) => (Surface::Messages, false, path.as_str()),
         Some(Route::Api(ApiRoute::Lock { queue, .. })) => (Surface::Messages, true, queue.as_str()),
         Some(Route::Api(
             ApiRoute::Queue { queue: path }
@@ -253,6 +256,11 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::Rule { path, .. }
             | ApiRoute::Explain { path }
             | ApiRoute::Sessions { path }
+            | ApiRoute::SessionDetails { path }
+            | ApiRoute::SessionState { path, .. }
+            | ApiRoute::Heads { path }
+            | ApiRoute::Locks { path }
+            | ApiRoute::Timeline { path }
             | ApiRoute::Policies { owner: path }
             | ApiRoute::Policy { owner: path, .. }
             | ApiRoute::PolicyKeys { owner: path, .. }
@@ -270,7 +278,9 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Document
                 | ApiRoute::Namespace
                 | ApiRoute::Queues
-                | ApiRoute::Topics,
+                | ApiRoute::Topics
+                | ApiRoute::Entities
+                | ApiRoute::Clients,
             ),
         )
         | None => (Surface::Management, false, ""),

@@ -5,8 +5,8 @@ use actix_web::http::StatusCode;
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{
-    ExplanationView, PlanResultView, PlanView, PolicyKeysView, PolicyList, PolicyView, QueueView,
-    RuleForm, SubscriptionView, TopicView, size_in_json,
+    ExplanationView, FindingsView, PlanResultView, PlanView, PolicyKeysView, PolicyList,
+    PolicyView, QueueView, RuleForm, SubscriptionView, TopicView, size_in_json,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -181,8 +181,18 @@ async fn respond(
         }
         Managed::Plan(plan) => large(exchange, room, &PlanView::from(&*plan)).await?,
         Managed::CarriedOut(done) => large(exchange, room, &PlanResultView::from(&*done)).await?,
-        Managed::Findings(_)
-        | Managed::Paths(_)
+        Managed::Findings(findings) => match FindingsView::from(*findings) {
+            FindingsView::Heads(page) => large(exchange, room, &page).await?,
+            FindingsView::Locks(page) => large(exchange, room, &page).await?,
+            FindingsView::Sessions(page) => large(exchange, room, &page).await?,
+            FindingsView::Timeline(timeline) => large(exchange, room, &timeline).await?,
+            FindingsView::Entities(page) => large(exchange, room, &page).await?,
+            FindingsView::Clients(page) => large(exchange, room, &page).await?,
+            FindingsView::SessionState(_) | FindingsView::Body(_) | FindingsView::Tap(_) => {
+                return Err(Refusal::unexpected());
+            }
+        },
+        Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)
         | Managed::KeysOfPolicies(_) => return Err(Refusal::unexpected()),

@@ -9,6 +9,8 @@
 //! management requests of the core; `manage.rs` carries these out and answers. `messages` and
 //! `lock` have the operations on messages and locks.
 
+mod content;
+mod inspect;
 mod lock;
 mod manage;
 mod messages;
@@ -53,7 +55,16 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. }
         | ApiRoute::Policies { .. }
-        | ApiRoute::Sessions { .. } => "GET, HEAD, OPTIONS",
+        | ApiRoute::Sessions { .. }
+        | ApiRoute::SessionDetails { .. }
+        | ApiRoute::SessionState { .. }
+        | ApiRoute::MessageHead { .. }
+        | ApiRoute::MessageBody { .. }
+        | ApiRoute::Heads { .. }
+        | ApiRoute::Locks { .. }
+        | ApiRoute::Timeline { .. }
+        | ApiRoute::Entities
+        | ApiRoute::Clients => "GET, HEAD, OPTIONS",
         ApiRoute::Queue { .. } => queues::METHODS,
         ApiRoute::Topic { .. } => topics::METHODS,
         ApiRoute::Subscription { .. } => subscriptions::METHODS,
@@ -79,11 +90,20 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. } => &["skip", "top"],
         ApiRoute::Declaration => &["dryRun", "digest", "stepsMax"],
+        ApiRoute::Entities => inspect::ENTITIES,
+        ApiRoute::Clients => inspect::CLIENTS,
+        ApiRoute::Heads { .. } => inspect::HEADS,
+        ApiRoute::Locks { .. } => inspect::LOCKS,
+        ApiRoute::SessionDetails { .. } => inspect::SESSIONS,
+        ApiRoute::Timeline { .. } => inspect::TIMELINE,
         ApiRoute::Document
         | ApiRoute::Namespace
         | ApiRoute::Queue { .. }
         | ApiRoute::Messages { .. }
         | ApiRoute::Message { .. }
+        | ApiRoute::MessageHead { .. }
+        | ApiRoute::MessageBody { .. }
+        | ApiRoute::SessionState { .. }
         | ApiRoute::Lock { .. }
         | ApiRoute::Topic { .. }
         | ApiRoute::Subscription { .. }
@@ -132,6 +152,18 @@ pub(crate) async fn dispatch(
         ApiRoute::Declaration => namespace::declare(exchange, payload).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
+        ApiRoute::SessionDetails { path } => inspect::sessions(exchange, path).await,
+        ApiRoute::SessionState { path, session } => {
+            content::session_state(exchange, path, session).await
+        }
+        ApiRoute::MessageHead { path, sequence } => inspect::head(exchange, path, sequence).await,
+        ApiRoute::MessageBody { path, sequence } => content::body(exchange, path, sequence).await,
+        ApiRoute::Heads { path } => inspect::heads(exchange, path).await,
+        ApiRoute::Locks { path } => inspect::locks(exchange, path).await,
+        ApiRoute::Timeline { path } if path.is_empty() => inspect::all_timeline(exchange).await,
+        ApiRoute::Timeline { path } => inspect::timeline(exchange, path).await,
+        ApiRoute::Entities => inspect::entities(exchange).await,
+        ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => topics::one(exchange, payload, method, topic).await,
         ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,

@@ -8,7 +8,10 @@ use utoipa::openapi::{RefOr, Required};
 
 use peeklock_json::PlanResultView;
 
-use super::{lock, messages, namespace, policies, queues, rules, sessions, subscriptions, topics};
+use super::{
+    content, inspect, lock, messages, namespace, policies, queues, rules, sessions, subscriptions,
+    topics,
+};
 use crate::error::PROBLEM;
 
 /// Description of all operations.
@@ -70,6 +73,10 @@ const OF_QUEUE: &str = "/queues/{queue}/";
 const OF_SENDERS: [&str; 4] =
     ["messages", "messages/batch", "messages/schedule", "messages/cancel-scheduled"];
 
+/// Operations on messages that wait at a topic, which subscriptions have too.
+const OF_TOPICS: [&str; 4] =
+    ["heads", "messages/{sequenceNumber}/body", "messages/{sequenceNumber}/head", "timeline"];
+
 /// Returns the OpenAPI document as JSON text, as it is served at `/$api/v1/openapi.json`.
 #[must_use]
 pub fn openapi_json() -> String {
@@ -80,6 +87,8 @@ pub fn openapi_json() -> String {
         subscriptions::Operations::openapi(),
         rules::Operations::openapi(),
         policies::Operations::openapi(),
+        inspect::Operations::openapi(),
+        content::Operations::openapi(),
     ] {
         document.merge(operations);
     }
@@ -97,6 +106,10 @@ pub fn openapi_json() -> String {
             let mut item = copied_to(item, "topic", &["topic"]);
             // A topic holds no messages to peek at.
             item.get = None;
+            more.push((format!("/topics/{{topic}}/{below}"), item));
+        }
+        if OF_TOPICS.contains(&below) {
+            let item = copied_to(item, "topic", &["topic"]);
             more.push((format!("/topics/{{topic}}/{below}"), item));
         }
         if !OF_SENDERS.contains(&below) || below == "messages" {

@@ -52,6 +52,7 @@ fn surfaces(action: Action) -> &'static [Surface] {
         Action::CancelScheduled
         | Action::ReceiveDeferred
         | Action::Peek
+        | Action::Inspect
         | Action::ListSessions
         | Action::DeleteBatch
         | Action::DeleteUnlocked
@@ -72,7 +73,6 @@ fn surfaces(action: Action) -> &'static [Surface] {
         // They need a link or a held session, which HTTP does not have, or no client can request
         // them.
         Action::SendVia
-        | Action::Inspect
         | Action::ChangeOwnRules
         | Action::BeSentTo
         | Action::Forward
@@ -116,6 +116,17 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/locks/{lockToken}/renew") => Action::RenewLock,
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
+        ("get", "/entities" | "/clients") => Action::Overview,
+        (
+            "get",
+            "/heads"
+            | "/locks"
+            | "/timeline"
+            | "/sessions/details"
+            | "/sessions/{sessionId}/state"
+            | "/messages/{sequenceNumber}/head"
+            | "/messages/{sequenceNumber}/body",
+        ) => Action::Inspect,
         ("get", "/rules" | "/rules/{rule}") | ("post", "/explain") => Action::ReadRules,
         ("put" | "patch" | "delete", "/rules/{rule}") => Action::ChangeRules,
         ("get", "/policies" | "/policies/{policy}") => Action::ReadPolicies,
@@ -148,6 +159,7 @@ async fn json_rows(server: &Server) -> Vec<Row> {
                 ("{policy}", "p"),
                 ("{lockToken}", LOCK),
                 ("{sequenceNumber}", "1"),
+                ("{sessionId}", "s"),
             ] {
                 filled = filled.replace(name, value);
             }

@@ -54,7 +54,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
 }
 
 /// Each operation with its action; `{}` stands for the entity.
-pub(super) const OPERATIONS: [(&str, Action); 35] = [
+pub(super) const OPERATIONS: [(&str, Action); 42] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
     ("DELETE /{}/messages/head?timeout=0", Action::Receive),
@@ -73,6 +73,13 @@ pub(super) const OPERATIONS: [(&str, Action); 35] = [
     ("POST /$api/v1/queues/{}/messages/receive-deferred", Action::ReceiveDeferred),
     ("GET /$api/v1/queues/{}/messages", Action::Peek),
     ("GET /$api/v1/queues/{}/sessions", Action::ListSessions),
+    ("GET /$api/v1/queues/{}/heads", Action::Inspect),
+    ("GET /$api/v1/queues/{}/messages/1/head", Action::Inspect),
+    ("GET /$api/v1/queues/{}/messages/1/body", Action::Inspect),
+    ("GET /$api/v1/queues/{}/locks", Action::Inspect),
+    ("GET /$api/v1/queues/{}/timeline", Action::Inspect),
+    ("GET /$api/v1/queues/{}/sessions/details", Action::Inspect),
+    ("GET /$api/v1/queues/{}/sessions/s/state", Action::Inspect),
     ("POST /$api/v1/queues/{}/messages/delete-batch", Action::DeleteBatch),
     ("POST /$api/v1/queues/{}/messages/purge", Action::DeleteBatch),
     ("DELETE /$api/v1/queues/{}/messages/1", Action::DeleteDeferred),
