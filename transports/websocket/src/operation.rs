@@ -191,6 +191,8 @@ schema! {
         34 "heartbeat" Heartbeat(Empty),
         /// Announcement that the server will close the connection.
         35 "closing" Closing(Closing),
+        /// Answer to a question of an operator.
+        36 "findings" Findings(Box<FindingsView>),
     }
 }
 

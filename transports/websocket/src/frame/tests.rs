@@ -5,6 +5,7 @@ mod costs;
 mod declarations;
 mod every_kind;
 mod forwarded;
+mod inspect;
 mod overlays;
 mod policies;
 mod random;
@@ -216,10 +217,12 @@ fn no_kind_is_forgotten() {
     let all = operations().into_iter().chain(topics::operations());
     let all = all.chain(policies::operations()).chain(retry::operations());
     let all = all.chain(declarations::operations());
+    let all = all.chain(inspect::operations());
     let codes: Vec<u8> = all.map(|operation| operation.code()).collect();
     assert!(Operation::names().all(|(code, _)| codes.contains(&code)));
     let all = notices().into_iter().chain(topics::notices()).chain(policies::notices());
     let all = all.chain(declarations::notices());
+    let all = all.chain(inspect::notices());
     let codes: Vec<u8> = all.map(|notice| notice.code()).collect();
     assert!(Notice::names().all(|(code, _)| codes.contains(&code)));
 }
@@ -276,7 +279,8 @@ fn mutations_do_no_harm() {
                     .into_iter()
                     .chain(topics::operations())
                     .chain(policies::operations())
-                    .chain(declarations::operations()),
+                    .chain(declarations::operations())
+                    .chain(inspect::operations()),
             )
             .map(|(id, operation)| client_frame(encoding, 3, &[Request { id, operation }]))
             .chain(
@@ -285,6 +289,7 @@ fn mutations_do_no_harm() {
                     .chain(topics::notices())
                     .chain(policies::notices())
                     .chain(declarations::notices())
+                    .chain(inspect::notices())
                     .map(|notice| server_frame(encoding, 3, vec![Item { id: 1, notice }])),
             )
             .collect();

@@ -12,6 +12,7 @@ mod forms;
 use peeklock_core::Broker;
 use peeklock_core::description::{Cleared, EntityKind, Patch};
 use peeklock_core::error::Rejection;
+use peeklock_core::inspect::Question;
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 
 pub(crate) use self::forms::*;
@@ -21,6 +22,9 @@ use super::Notice;
 use super::send::inbound;
 use crate::frame::text::Instant;
 use crate::frame::{Empty, schema};
+
+/// Maximum bytes of a body or session state in one answer. The client asks for the next part.
+const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
 schema! {
     /// A management operation that a client asks for. One that reads begins with `get` or `list`.
@@ -85,6 +89,8 @@ schema! {
         90 "planDeclaration" PlanDeclaration(PlanDeclaration),
         /// Carries out the first steps of a plan.
         91 "carryOutDeclaration" CarryOutDeclaration(CarryOutDeclaration),
+        /// Answers a question of an operator; changes nothing.
+        92 "inspect" Inspect(Inspect),
     }
 }
 
@@ -117,6 +123,7 @@ impl ManageOperation {
             | Self::DeletePolicy(NamedPolicy { path, .. })
             | Self::GetPolicyKeys(NamedPolicy { path, .. })
             | Self::ListPolicies(PathOnly { path })
+            | Self::Inspect(Inspect { path, .. })
             | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. }) => Some(path),
             Self::ListQueues(_)
             | Self::ListTopics(_)
@@ -202,6 +209,15 @@ impl ManageOperation {
                     steps_max: steps_max.map(wide),
                 }
             }
+            Self::Inspect(Inspect { question, .. }) => {
+                let mut question = question.to_question(broker.now())?;
+                if let Question::Body { length, .. } | Question::SessionState { length, .. } =
+                    &mut question
+                {
+                    *length = (*length).min(CONTENT_BYTES_MAX);
+                }
+                Management::Inspect(Box::new(question))
+            }
         })
     }
 }
@@ -240,8 +256,8 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
         Managed::PolicyKeys(keys) => Notice::PolicyKeys(Box::new(PolicyKeysView::from(&*keys))),
         Managed::Plan(plan) => Notice::Plan(Box::new(PlanView::from(&*plan))),
         Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(PlanResultView::from(&*done))),
+        Managed::Findings(findings) => Notice::Findings(Box::new(FindingsView::from(*findings))),
         Managed::Namespace(_)
-        | Managed::Findings(_)
         | Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)
@@ -418,8 +434,11 @@ mod of_client {
                     steps_max,
                 })
             }
+            Management::Inspect(question) => {
+                let question = QuestionForm::from(&*question);
+                ManageOperation::Inspect(Inspect { path, question })
+            }
             Management::DeleteDeferred(_)
-            | Management::Inspect(_)
             | Management::Namespace
             | Management::CreateOwnRule(_)
             | Management::DeleteOwnRule(_)
@@ -461,6 +480,7 @@ mod of_client {
             Notice::PolicyKeys(view) => Managed::PolicyKeys(Box::new((*view).try_into().ok()?)),
             Notice::Plan(view) => Managed::Plan(Box::new((*view).try_into().ok()?)),
             Notice::CarriedOut(view) => Managed::CarriedOut(Box::new((*view).try_into().ok()?)),
+            Notice::Findings(view) => Managed::Findings(Box::new((*view).try_into().ok()?)),
             Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
             Notice::Error(_)
             | Notice::Welcome(_)

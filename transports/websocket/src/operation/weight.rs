@@ -71,6 +71,7 @@ impl Notice {
             // all notices.
             Self::Plan(it) => 2 * size_in_json(it) as u64,
             Self::CarriedOut(it) => 2 * size_in_json(it) as u64,
+            Self::Findings(it) => 2 * size_in_json(it) as u64,
         }
     }
 }

@@ -76,6 +76,7 @@ fn is_asked(action: Action) -> bool {
         | Action::Settle
         | Action::RenewLock
         | Action::Peek
+        | Action::Inspect
         | Action::AcceptSession
         | Action::HoldSession
         | Action::ListSessions
@@ -84,6 +85,7 @@ fn is_asked(action: Action) -> bool {
         | Action::DeleteDeferred
         | Action::Create
         | Action::Describe
+        | Action::Overview
         | Action::Plan
         | Action::Update
         | Action::Delete
@@ -96,12 +98,7 @@ fn is_asked(action: Action) -> bool {
         | Action::ChangePolicies
         | Action::Commit => true,
         // Only over HTTP, by requests that need no right, or never.
-        Action::Overview
-        | Action::Inspect
-        | Action::ChangeOwnRules
-        | Action::ReadMetrics
-        | Action::End
-        | Action::Internal => false,
+        Action::ChangeOwnRules | Action::ReadMetrics | Action::End | Action::Internal => false,
     }
 }
 
@@ -199,6 +196,9 @@ fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
 fn of_entities(digest: &Value) -> Vec<Row> {
     let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
     let of_q = |name, body, action| row(name, body, action, "q");
+    let question = |path, question: Value, action| {
+        row("inspect", json!({ "path": path, "question": question }), action, path)
+    };
     let rule =
         json!({ "path": SUBSCRIPTION, "rule": { "name": "r", "filter": { "type": "true" } } });
     let of_rule = json!({ "path": SUBSCRIPTION, "name": "r" });
@@ -292,6 +292,15 @@ fn of_entities(digest: &Value) -> Vec<Row> {
             json!({ "declaration": declaration, "digest": digest }),
             Action::Plan,
         ),
+        question("q", json!({ "heads": {} }), Action::Inspect),
+        question("q", json!({ "locks": {} }), Action::Inspect),
+        question("q", json!({ "sessions": {} }), Action::Inspect),
+        question("q", json!({ "sessionState": { "sessionId": "s" } }), Action::Inspect),
+        question("q", json!({ "timeline": {} }), Action::Inspect),
+        question("q", json!({ "body": { "sequenceNumber": 99 } }), Action::Inspect),
+        question("q", json!({ "tap": {} }), Action::Inspect),
+        question("", json!({ "entities": {} }), Action::Overview),
+        question("", json!({ "clients": {} }), Action::Overview),
     ]
 }
 
@@ -438,7 +447,7 @@ async fn against(
             let shown = format!("{name} {body} with {token}");
             let answer = ask(server, client, name, body).await.to_string();
             // A list may contain the entities that the token covers.
-            let is_list = needs[0] == (Action::List, "");
+            let is_list = matches!(needs[0], (Action::List | Action::Overview, ""));
             if is_list && !allowed && !answer.contains("\"Unauthorized\"") {
                 let others = ["\"q\"", "\"news\"", "\"sibling\"", "\"steps\""];
                 let others = others.map(|it| answer.contains(it));

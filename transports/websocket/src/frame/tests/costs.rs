@@ -16,6 +16,7 @@ fn each() -> Vec<Json> {
     let all = operations().into_iter().chain(topics::operations());
     let all = all.chain(policies::operations()).chain(retry::operations());
     let all = all.chain(declarations::operations());
+    let all = all.chain(inspect::operations());
     let one = |operation| {
         let frame = client_frame(Encoding::Json, 0, &[Request { id: 1, operation }]);
         serde_json::from_slice::<Json>(&frame).unwrap()["requests"][0].take()

@@ -2,9 +2,10 @@
 //! `operation/manage.rs` and the client use them.
 
 pub(crate) use peeklock_json::{
-    DeclarationForm, DigestText, ExplanationView, KeyForm, KeyName, PlanResultView, PlanView,
-    PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QueueProperties, QueueView, RuleForm,
-    SubscriptionProperties, SubscriptionView, TopicProperties, TopicView,
+    DeclarationForm, DigestText, ExplanationView, FindingsView, KeyForm, KeyName, PlanResultView,
+    PlanView, PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QuestionForm,
+    QueueProperties, QueueView, RuleForm, SubscriptionProperties, SubscriptionView,
+    TopicProperties, TopicView,
 };
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,12 @@ bodies! {
         #[serde(skip_serializing_if = "Option::is_none")]
         steps_max: Option<u32>,
     }
+
+    struct Inspect {
+        /// Path of an entity or sub-queue; empty for the namespace.
+        path: String,
+        question: QuestionForm,
+    }
 }
 
 /// A page of queues in case-insensitive order of their paths.
@@ -209,12 +216,14 @@ json_inside!(
     DeclarationForm,
     DigestText,
     Explained,
+    FindingsView,
     KeyForm,
     PlanView,
     PolicyKeysView,
     PolicyList,
     PolicyProperties,
     PolicyView,
+    QuestionForm,
     QueueList,
     QueueProperties,
     QueueView,

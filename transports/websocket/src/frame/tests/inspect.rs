@@ -1,0 +1,100 @@
+//! Frames of questions of operators.
+
+use super::*;
+
+/// Like `golden.txt`, for questions and findings.
+const GOLDEN: &str = include_str!("../golden_inspect.txt");
+
+fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
+    serde_json::from_str(json).unwrap()
+}
+
+/// Returns one question of each kind.
+pub(super) fn operations() -> Vec<Operation> {
+    let questions = [
+        r#"{"heads":{"states":["locked","active"],"descending":true,"from":7,"count":10}}"#,
+        r#"{"locks":{"sort":"age"}}"#,
+        r#"{"sessions":{"sort":"oldestEnqueuedAtUtc","withActiveMessages":true,"top":5}}"#,
+        r#"{"sessionState":{"sessionId":"table-7","from":0}}"#,
+        r#"{"timeline":{"of":"expiring","slotSeconds":600,"slots":24}}"#,
+        r#"{"body":{"sequenceNumber":7,"from":1048576,"length":1048576}}"#,
+        r#"{"entities":{"kind":"queue","conditions":["hasDeadLetters"],"sort":"path"}}"#,
+        r#"{"clients":{"transport":"amqp"}}"#,
+        r#"{"tap":{"tap":3}}"#,
+    ];
+    let operation = |question: &str| {
+        let inspect = Inspect { path: "orders".into(), question: read(question) };
+        Operation::Manage(Box::new(ManageOperation::Inspect(inspect)))
+    };
+    questions.map(operation).into()
+}
+
+/// Returns one answer of each kind.
+pub(super) fn notices() -> Vec<Notice> {
+    const LOCK: &str = r#"{"takenAtUtc":"2026-05-01T12:00:00Z",
+        "lockedUntilUtc":"2026-05-01T12:01:00Z","renewalCount":2,"holder":{"clientId":12,
+        "transport":"amqp","name":"billing-7f","address":"10.0.0.4:51234","policy":"worker",
+        "isConnected":true}}"#;
+    let now = r#""nowUtc":"2026-05-01T12:00:05Z""#;
+    let head = format!(
+        r#"{{"sequenceNumber":7,"enqueuedSequenceNumber":0,"state":"locked",
+        "enqueuedTimeUtc":"2026-05-01T12:00:00Z","deliveryCount":0,"hops":0,"size":99,
+        "headerSize":40,"bodySize":11,"bodyKind":"data","bodyStart":"two coffees",
+        "messageId":"order-1","applicationProperties":{{"table":7}},"lock":{LOCK}}}"#
+    );
+    let findings = [
+        format!(r#"{{"heads":{{"heads":[{head}],"examined":3,"next":"AAAA",{now}}}}}"#),
+        format!(
+            r#"{{"locks":{{"locks":[{{"sequenceNumber":7,"messageCount":1,"deliveryCount":0,
+            "lock":{LOCK}}}],"total":1,{now}}}}}"#
+        ),
+        format!(
+            r#"{{"sessions":{{"sessions":[{{"sessionId":"table-7","activeMessageCount":4,
+            "deferredMessageCount":0,"scheduledMessageCount":1,"isStuck":true,"stateSize":9,
+            "stateSetAtUtc":"2026-05-01T12:00:00Z"}}],"total":1,{now}}}}}"#
+        ),
+        format!(r#"{{"sessionState":{{"stateSize":6,"from":0,"stateBase64":"c3RlcCAz",{now}}}}}"#),
+        format!(
+            r#"{{"timeline":{{"slotSeconds":600,"fromUtc":"2026-05-01T12:00:00Z",
+            "counts":[3,0],"before":1,"later":2,{now}}}}}"#
+        ),
+        format!(
+            r#"{{"body":{{"bodyKind":"data","bodySize":2,"from":0,"bodyBase64":"AP8=",{now}}}}}"#
+        ),
+        format!(
+            r#"{{"entities":{{"entities":[{{"path":"orders","kind":"queue","status":"Active",
+            "activeMessageCount":1,"deferredMessageCount":0,"scheduledMessageCount":0,
+            "deadLetterMessageCount":2,"transferMessageCount":0,
+            "transferDeadLetterMessageCount":0,"delayedMessageCount":0,"totalMessageCount":3,
+            "lockedMessageCount":1,"sizeInBytes":99,"maxSizeInBytes":1073741824,
+            "receiverCount":1,"lastSequenceNumber":7,"acceptedPerSecond":1.5,
+            "removedPerSecond":1.0,"conditions":["hasDeadLetters","grows"]}}],"total":1,
+            "countedAtUtc":"2026-05-01T12:00:04Z",{now}}}}}"#
+        ),
+        format!(
+            r#"{{"clients":{{"clients":[{{"clientId":12,"transport":"amqp","name":"billing-7f",
+            "address":"10.0.0.4:51234","connectedAtUtc":"2026-05-01T12:00:00Z",
+            "lastActivityUtc":"2026-05-01T12:00:04Z","links":[{{"path":"orders",
+            "role":"receiver","mode":"peekLock","credit":84,"deliveredCount":16,
+            "unsettledCount":16}}],"linkCount":1}}],"total":1,{now}}}}}"#
+        ),
+        format!(r#"{{"tap":{{"tap":3,"heads":[{head}],"omitted":1204,{now}}}}}"#),
+    ];
+    findings.map(|it| Notice::Findings(Box::new(read(&it)))).into()
+}
+
+/// Frames must not differ from the released ones.
+#[test]
+fn frames_of_questions_are_written_as_the_golden_ones() {
+    let now = golden_of(operations(), notices());
+    for (now, golden) in now.lines().zip(GOLDEN.lines()) {
+        assert_eq!(now, golden);
+    }
+    assert_eq!(now.lines().count(), GOLDEN.lines().count(), "{now}");
+}
+
+/// A truncated frame yields no request that was incomplete.
+#[test]
+fn every_truncation_of_a_frame_of_questions_is_an_error() {
+    assert_no_part_is_carried_out(&operations());
+}
