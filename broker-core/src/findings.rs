@@ -21,6 +21,7 @@ use crate::command::{MessageFacts, ReceiveMode};
 use crate::contract::action::Action;
 use crate::description::{EntityKind, EntityStatus};
 use crate::ids::SequenceNumber;
+pub use crate::message::BodyKind;
 use crate::message::Message;
 use crate::path::PathKey;
 use crate::time::{TimeSpan, Timestamp};
@@ -126,21 +127,11 @@ pub struct HeadContent {
     pub message: Message,
     /// Kind of the body.
     pub body_kind: BodyKind,
-    /// Length of the whole body.
+    /// Length of the whole body. For a body in several sections, or with a footer after it, an
+    /// upper bound: the bytes from its first one to the end of the message.
     pub body_bytes: u64,
     /// Entity in which the message was dead-lettered before it was forwarded (FWD-26).
     pub dead_letter_source: Option<String>,
-}
-
-/// Kind of a body (MSG-03).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BodyKind {
-    /// Plain bytes, also of several data sections.
-    Data,
-    /// A value section, as AMQP encodes it.
-    Value,
-    /// Sequence sections, as AMQP encodes them.
-    Sequence,
 }
 
 /// Page of messages.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use peeklock_model::inspect::{
-    Cursor, Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockQuery, LockRow,
-    RowKey, SessionOrder, SessionQuery, SessionRow, TimelineQuery,
+    Cursor, Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockQuery,
+    LockRow, RowKey, SessionOrder, SessionQuery, SessionRow, TimelineQuery,
 };
 
 use super::Access;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::codec::{Layout, Reader, code, descriptor};
-use super::{Body, Content, ContentError, Message};
+use super::{Content, ContentError, Message};
 use crate::amqp::{Width, width};
 
 /// The sections of a content before its body, and the first section of the body.
@@ -32,7 +32,7 @@ pub enum BodyKind {
 pub struct BodySection {
     /// Its kind.
     pub kind: BodyKind,
-    /// Positions in the content of its bytes that [`Body`] has: the data of a data section, any
+    /// Positions in the content of its bytes that [`Body`](super::Body) has: the data of a data section, any
     /// other section whole. The section ends where they end.
     pub bytes: Range<u64>,
 }
@@ -84,17 +84,12 @@ impl ContentHead {
         self.body.as_ref().map_or(BodyKind::Data, |section| section.kind)
     }
 
-    /// The typed view of the message, with these bytes as its body.
+    /// The typed view of the message, without its body.
     ///
     /// # Errors
     /// As for [`Content::decode`].
-    pub fn message(&self, body: Bytes) -> Result<Message, ContentError> {
-        let body = match self.body_kind() {
-            BodyKind::Data => Body::Data(body),
-            BodyKind::Value => Body::Value(body),
-            BodyKind::Sequence => Body::Sequence(body),
-        };
-        Ok(Message { body, ..self.header.decode_header()? })
+    pub fn message(&self) -> Result<Message, ContentError> {
+        self.header.decode_header()
     }
 }
 
@@ -171,6 +166,7 @@ fn section_at(bytes: &[u8], at: u64) -> Result<FoundSection, ContentError> {
 #[allow(clippy::indexing_slicing, reason = "a test that goes wrong may panic")]
 mod tests {
     use super::*;
+    use crate::message::Body;
 
     fn header() -> Message {
         Message::default()
@@ -240,7 +236,12 @@ mod tests {
                     at = section.bytes.end;
                     next = Some(find_section(&content[to..], at, length).unwrap());
                 }
-                assert_eq!(head.message(joined.into()).unwrap(), message);
+                let body = match head.body_kind() {
+                    BodyKind::Data => Body::Data(joined.into()),
+                    BodyKind::Value => Body::Value(joined.into()),
+                    BodyKind::Sequence => Body::Sequence(joined.into()),
+                };
+                assert_eq!(Message { body, ..head.message().unwrap() }, message);
                 assert!(at as usize <= body_at + body);
             }
             assert!(is_known, "the whole content is a prefix that is long enough");
