@@ -9,6 +9,10 @@ mod transact;
 use peeklock_core::command::{Drain, LinkEnd, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{EntityStatus, QueueDescription};
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{
+    Cursor, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, ROW_COUNT_MAX,
+};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -325,7 +329,32 @@ impl Generator {
                 (self.target(), Operation::Update { description, read_at })
             }
             Kind::Describe => (self.target(), Operation::Describe),
+            Kind::Inspect => (self.sub_queue(), Operation::Inspect(Box::new(self.heads(view)))),
             Kind::Transact => self.transact(ticket, view),
+        }
+    }
+
+    /// A page of messages in some states, from any number or either end.
+    fn heads(&mut self, view: &View) -> HeadQuery {
+        let number = SequenceNumber(self.random.below(view.last_sequence + 2));
+        let cursor = Cursor { at: Timestamp::NONE, sequence: number };
+        let states = match self.random.below(3) {
+            0 => HeadStates::ALL,
+            1 => HeadStates::default().with(self.random.pick(&HeadState::ALL)),
+            _ => (0..3).map(|_| self.random.pick(&HeadState::ALL)).collect(),
+        };
+        HeadQuery {
+            session: None,
+            states,
+            order: HeadOrder::Number,
+            is_descending: self.random.percent(50),
+            start: self.random.pick(&[
+                HeadStart::End,
+                HeadStart::End,
+                HeadStart::Number(number),
+                HeadStart::After(cursor),
+            ]),
+            count_max: self.random.pick(&[0, 1, 2, 3, 5, 100, ROW_COUNT_MAX, ROW_COUNT_MAX + 1]),
         }
     }
 

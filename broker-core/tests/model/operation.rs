@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use peeklock_core::command::{Counts, Drain, LinkEnd, MessageState, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
+use peeklock_core::inspect::{HeadQuery, HeadState, LockFacts};
 use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -97,6 +98,8 @@ pub enum Operation {
         read_at: Option<Timestamp>,
     },
     Describe,
+    /// A page of messages for an operator (CON-02).
+    Inspect(Box<HeadQuery>),
     /// Whether a part of a transaction could be carried out now (TXN-07).
     Check(Box<Part>),
     /// A whole transaction (TXN-01).
@@ -168,6 +171,8 @@ pub enum Reply {
     Granted(u64),
     Deleted(u64),
     Described(Box<Report>),
+    /// The messages of a page, and whether there may be more.
+    Inspected(Vec<Inspected>, bool),
     Committed(Vec<Self>),
     /// Refused with one of these conditions; the machine returns one, the oracle all that are
     /// right.
@@ -194,6 +199,17 @@ pub struct Seen {
     pub size: u32,
     /// Properties set by settlements and the broker, the last value of each key.
     pub set: BTreeMap<String, String>,
+}
+
+/// A message as an operator sees it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Inspected {
+    pub sequence: u64,
+    pub state: HeadState,
+    /// The expiry in force.
+    pub expires_at: Timestamp,
+    pub is_expired: bool,
+    pub lock: Option<LockFacts>,
 }
 
 /// A lock as a receiver sees it.

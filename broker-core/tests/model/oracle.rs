@@ -61,6 +61,10 @@ pub struct Lock {
     pub name: LockName,
     pub until: Timestamp,
     pub holder: Option<u64>,
+    /// Facts for operators (CON-02): the holder too, after it has left the lock.
+    pub taken_by: Option<u64>,
+    pub taken_at: Timestamp,
+    pub renewals: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -288,6 +292,7 @@ impl Oracle {
                 self.update(sub_queue, description, *read_at)
             }
             Operation::Describe => self.describe(sub_queue),
+            Operation::Inspect(query) => self.inspect(sub_queue, query),
             Operation::Check(part) => self.check(sub_queue, &part.operation),
             Operation::Commit(parts) => self.commit_all(parts),
         };

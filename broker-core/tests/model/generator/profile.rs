@@ -40,10 +40,11 @@ pub(super) enum Kind {
     DeleteDeferred,
     Update,
     Describe,
+    Inspect,
     Transact,
 }
 
-const WEIGHTS: [(Kind, u64); 19] = [
+const WEIGHTS: [(Kind, u64); 20] = [
     (Kind::Send, 22),
     (Kind::Schedule, 5),
     (Kind::SendBatch, 6),
@@ -62,6 +63,7 @@ const WEIGHTS: [(Kind, u64); 19] = [
     (Kind::DeleteDeferred, 3),
     (Kind::Update, 4),
     (Kind::Describe, 1),
+    (Kind::Inspect, 6),
     (Kind::Transact, 26),
 ];
 

@@ -1,13 +1,15 @@
-//! Peeking, deleting, describing.
+//! Peeking, inspecting, deleting, describing.
 
 use peeklock_core::command::{Counts, MessageState};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
+use peeklock_core::ids::ReceiverId;
+use peeklock_core::inspect::{HeadQuery, HeadStart, HeadState, LockFacts, ROW_COUNT_MAX};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 
-use super::{Answered, Oracle, State, check_count, place, refuse};
-use crate::operation::{Reply, Report, Seen, SeenLock};
+use super::{Answered, Message, Oracle, State, check_count, place, refuse};
+use crate::operation::{Inspected, Reply, Report, Seen, SeenLock};
 
 impl Oracle {
     /// PEK-01 to PEK-08.
@@ -36,6 +38,69 @@ impl Oracle {
         }
         self.reach("PEK-01");
         Ok(Some(Reply::Peeked(seen)))
+    }
+
+    /// CON-01, CON-02: unlike a peek, it is no use of the queue, and lists by state.
+    pub(super) fn inspect(&mut self, sub_queue: SubQueue, query: &HeadQuery) -> Answered {
+        if query.count_max == 0 || query.count_max > ROW_COUNT_MAX {
+            return refuse(Condition::ArgumentOutOfRange);
+        }
+        let mut order = self.in_order(sub_queue);
+        if query.is_descending {
+            order.reverse();
+        }
+        let (mut rows, mut has_more) = (Vec::new(), false);
+        for index in order {
+            let message = &self.messages[index];
+            let number = message.sequence;
+            let is_in_range = match (query.start, query.is_descending) {
+                (HeadStart::End | HeadStart::Instant(_), _) => true,
+                (HeadStart::Number(first), false) => number >= first.0,
+                (HeadStart::Number(first), true) => number <= first.0,
+                (HeadStart::After(last), false) => number > last.sequence.0,
+                (HeadStart::After(last), true) => number < last.sequence.0,
+            };
+            let row = self.inspected(message);
+            if message.in_flight || !is_in_range || !query.states.contains(row.state) {
+                continue;
+            }
+            has_more = rows.len() as u64 == u64::from(query.count_max);
+            if has_more {
+                break;
+            }
+            rows.push(row);
+        }
+        self.reach("CON-02");
+        Ok(Some(Reply::Inspected(rows, has_more)))
+    }
+
+    fn inspected(&self, message: &Message) -> Inspected {
+        let is_main = place(message.state) == SubQueue::Main;
+        let is_expired = is_main && message.state != State::Scheduled && self.is_expired(message);
+        Inspected {
+            sequence: message.sequence,
+            state: match message.state {
+                State::Locked
+                | State::LockedDeferred
+                | State::DlqLocked
+                | State::DlqLockedDeferred => HeadState::Locked,
+                State::Scheduled => HeadState::Scheduled,
+                State::Deferred | State::DlqDeferred => HeadState::Deferred,
+                State::Available | State::Delayed if is_expired => HeadState::Expired,
+                State::Delayed | State::DlqDelayed => HeadState::Delayed,
+                State::Available | State::DlqAvailable => HeadState::Active,
+                State::Gone => panic!("a message that is gone was inspected"),
+            },
+            expires_at: if is_main { self.expires_at(message) } else { Timestamp::NEVER },
+            is_expired,
+            lock: message.lock.as_ref().map(|lock| LockFacts {
+                taken_at: lock.taken_at,
+                until: lock.until,
+                renewals: lock.renewals,
+                holder: lock.taken_by.map(ReceiverId),
+                is_of_session: false,
+            }),
+        }
     }
 
     /// All messages of a sub-queue, ascending by number.

@@ -102,6 +102,9 @@ impl Oracle {
                     name: LockName(self.locks_given),
                     until: self.now.plus(self.description.lock_duration),
                     holder,
+                    taken_by: holder,
+                    taken_at: self.now,
+                    renewals: 0,
                 };
                 let message = &mut self.messages[index];
                 message.lock = Some(lock);

@@ -326,6 +326,7 @@ impl Oracle {
         }
         if let Some(lock) = &mut self.messages[index].lock {
             lock.until = until;
+            lock.renewals += 1;
         }
         self.reach("SET-18");
         self.touch();

@@ -5,6 +5,7 @@ use peeklock_core::command::{
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
+use peeklock_core::inspect::{Excerpt, HeadFacts, Inquiry};
 use peeklock_core::limits::OVERLAY_BYTES;
 use peeklock_core::machine::Machine;
 use peeklock_core::machine::queue::Queue;
@@ -14,8 +15,8 @@ use peeklock_core::transaction::{self, PartOutcome};
 
 use super::{DUPLICATE_KEY, Output, Read, Subject};
 use crate::operation::{
-    Decision, Draft, Flaw, LockName, Operation, Part, Properties, Reply, Report, Seen, SeenLock,
-    Turn,
+    Decision, Draft, Flaw, Inspected, LockName, Operation, Part, Properties, Reply, Report, Seen,
+    SeenLock, Turn,
 };
 
 impl Subject {
@@ -67,6 +68,12 @@ impl Subject {
             Ok(MachineOutcome::Described(described)) => {
                 Reply::Described(Box::new(report(*described)))
             }
+            Ok(MachineOutcome::Inspected(excerpt)) => match *excerpt {
+                Excerpt::Heads { heads, next, .. } => {
+                    Reply::Inspected(heads.iter().map(inspected).collect(), next.is_some())
+                }
+                other => panic!("a list of messages was answered with {other:?}"),
+            },
             Ok(MachineOutcome::Committed(parts)) => Reply::Committed(
                 parts
                     .into_iter()
@@ -85,7 +92,6 @@ impl Subject {
                 other @ (MachineOutcome::SessionAccepted { .. }
                 | MachineOutcome::SessionState(_)
                 | MachineOutcome::Sessions(_)
-                | MachineOutcome::Inspected(_)
                 | MachineOutcome::TopicDescribed(_)
                 | MachineOutcome::SubscriptionDescribed(_)
                 | MachineOutcome::Rules(_)
@@ -250,6 +256,7 @@ impl Subject {
                 Command::Update { description: description.clone(), read_at: *read_at }
             }
             Operation::Describe => Command::Describe,
+            Operation::Inspect(query) => Command::Inspect(Inquiry::Heads((**query).clone())),
             Operation::Check(part) => Command::Check { operation: self.part(part).operation },
             Operation::Commit(parts) => {
                 Command::Commit { parts: parts.iter().map(|part| self.part(part)).collect() }
@@ -314,6 +321,17 @@ impl Subject {
     }
 }
 
+fn inspected(head: &HeadFacts<MessageFacts>) -> Inspected {
+    assert_eq!(head.message.lock, None, "an inspection shows a lock token (SET-24)");
+    Inspected {
+        sequence: head.message.sequence.0,
+        state: head.state,
+        expires_at: head.expires_at,
+        is_expired: head.is_expired,
+        lock: head.lock.clone(),
+    }
+}
+
 pub(super) fn report(described: Described) -> Report {
     Report {
         description: described.description,
@@ -357,6 +375,7 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
         | Operation::DeleteBatch { .. }
         | Operation::Check(_)
         | Operation::Commit(_)
+        | Operation::Inspect(_)
         | Operation::Describe => false,
     }
 }
