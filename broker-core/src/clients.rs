@@ -203,11 +203,7 @@ impl Clients {
 
     /// Returns a page of clients with their links on entities that the reader may read. A reader
     /// that may not read all entities sees no clients without such links.
-    pub(crate) async fn page(
-        &self,
-        query: &ClientQuery,
-        readable: &ReadableKeys,
-    ) -> ClientPage {
+    pub(crate) async fn page(&self, query: &ClientQuery, readable: &ReadableKeys) -> ClientPage {
         let all: Vec<Arc<ClientEntry>> = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             open.values().map(Arc::clone).collect()
@@ -344,11 +340,7 @@ impl<'a> Wanted<'a> {
         Self { query, key, name }
     }
 
-    fn matches(
-        &self,
-        client: &ClientEntry,
-        readable: &ReadableKeys,
-    ) -> bool {
+    fn matches(&self, client: &ClientEntry, readable: &ReadableKeys) -> bool {
         if self.query.transport.as_deref().is_some_and(|wanted| wanted != client.transport) {
             return false;
         }

@@ -13,6 +13,8 @@ use crate::time::{TimeSpan, Timestamp};
 
 /// Maximum number of rows in a page (CON-02, CON-25).
 pub const ROW_COUNT_MAX: u32 = 500;
+/// Number of rows in a page, if a question names none.
+pub const ROW_COUNT_DEFAULT: u32 = 100;
 /// Maximum number of slots in a timeline (CON-28).
 pub const SLOT_COUNT_MAX: u16 = 240;
 /// Minimum length of a slot in a timeline (CON-28).
@@ -54,6 +56,20 @@ pub struct HeadQuery {
     pub start: HeadStart,
     /// Maximum number of rows, 1 to [`ROW_COUNT_MAX`].
     pub count_max: u32,
+}
+
+/// The first page of all messages in the order of their numbers.
+impl Default for HeadQuery {
+    fn default() -> Self {
+        Self {
+            session: None,
+            states: HeadStates::ALL,
+            order: HeadOrder::Number,
+            is_descending: false,
+            start: HeadStart::End,
+            count_max: ROW_COUNT_DEFAULT,
+        }
+    }
 }
 
 /// Order of messages in a list.

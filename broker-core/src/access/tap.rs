@@ -82,11 +82,7 @@ impl Access {
     }
 
     /// Takes the messages of a tap. Waits for some if there are none.
-    async fn read_tap(
-        &self,
-        buffer: &TapBuffer,
-        wait: TimeSpan,
-    ) -> Result<TapPage, BrokerError> {
+    async fn read_tap(&self, buffer: &TapBuffer, wait: TimeSpan) -> Result<TapPage, BrokerError> {
         let clock = &self.broker.shared.clock;
         let until = clock.now().plus(wait.min(WAIT_MAX));
         while !buffer.has_some() && clock.now() < until {

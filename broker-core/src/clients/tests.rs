@@ -206,8 +206,7 @@ fn reader_of_an_entity_sees_only_clients_and_links_of_that_entity() {
     let readable = ReadableKeys(Some([PathKey::fold("orders")].into()));
     let listed = page(&clients, &ALL, &readable);
     assert_eq!((ids(&listed), listed.total), (vec![1], 1));
-    let shown: Vec<&str> =
-        listed.clients[0].links.iter().map(|link| &*link.path).collect();
+    let shown: Vec<&str> = listed.clients[0].links.iter().map(|link| &*link.path).collect();
     assert_eq!(shown, ["orders"]);
     let of_secret = ClientQuery { path: Some("secret".into()), ..ALL };
     assert_eq!(page(&clients, &of_secret, &readable).total, 0);
@@ -217,8 +216,7 @@ fn reader_of_an_entity_sees_only_clients_and_links_of_that_entity() {
 #[test]
 fn pages_contain_each_client_once() {
     let clients = Arc::new(Clients::default());
-    let guards: Vec<ClientGuard> =
-        (0..7).map(|_| clients.connect("amqp", None, NOW)).collect();
+    let guards: Vec<ClientGuard> = (0..7).map(|_| clients.connect("amqp", None, NOW)).collect();
     let mut query = ClientQuery { count_max: 3, ..ALL };
     let mut seen = Vec::new();
     loop {
@@ -238,8 +236,7 @@ fn pages_contain_each_client_once() {
 #[test]
 fn links_of_a_page_are_bounded() {
     let clients = Arc::new(Clients::default());
-    let guards: Vec<ClientGuard> =
-        (0..8).map(|_| clients.connect("amqp", None, NOW)).collect();
+    let guards: Vec<ClientGuard> = (0..8).map(|_| clients.connect("amqp", None, NOW)).collect();
     let path = "q".repeat(260);
     let links: Vec<Option<LinkGuard>> = guards
         .iter()

@@ -44,8 +44,7 @@ fn survey(count: u64) -> Survey {
             accepted: f64::from(u32::try_from(number % 13).unwrap()),
             removed: f64::from(u32::try_from(number % 6).unwrap()),
         });
-        let row =
-            EntityRow { path: path.clone(), kind, readings, total_size: number % 101, rates };
+        let row = EntityRow { path: path.clone(), kind, readings, total_size: number % 101, rates };
         SurveyedEntity { id: EntityId(number), key: PathKey::fold(&path), row }
     });
     Survey { taken_at: Timestamp::from_ticks(1), entities: entities.collect() }

@@ -137,9 +137,8 @@ fn copied_heads_that_wait_are_bounded() {
 fn taps_are_bounded_and_cost_nothing_when_closed() {
     let taps = Taps::default();
     assert!(!taps.is_any_open());
-    let of = |number| {
-        taps.open((TapId(number), EntityId(number)), SequenceNumber(0), false, 2, NOW)
-    };
+    let of =
+        |number| taps.open((TapId(number), EntityId(number)), SequenceNumber(0), false, 2, NOW);
     let (one, two) = (of(1).unwrap(), of(2).unwrap());
     assert!(of(3).is_none());
     taps.close(&one);

@@ -13,6 +13,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{Findings, Question};
 use peeklock_core::time::Timestamp;
 
 use crate::port::{Managed, Management, Page, Patch, Port};
@@ -183,6 +184,39 @@ impl Admin {
         let delete = Management::DeleteUnlocked { count_max, enqueued_before };
         match self.ask(path, delete).await? {
             Managed::Deleted(count) => Ok(count),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    /// Answers a question about an entity or sub-queue, or without a path about the namespace.
+    /// Nothing changes: no lock, count or order, and not the time of the last access (CON-01).
+    ///
+    /// ```
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
+    /// use peeklock::inspect::{Found, HeadQuery, Question};
+    /// # use peeklock::testing::TestBroker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let test = TestBroker::start().await?;
+    /// # let client = test.client();
+    /// let admin = client.admin();
+    /// admin.create_queue("orders").await?;
+    /// client.sender("orders")?.send("two coffees").await?;
+    /// let findings = admin.inspect("orders", Question::Heads(HeadQuery::default())).await?;
+    /// let Found::Heads(page) = findings.found else { panic!("heads were asked for") };
+    /// assert_eq!(page.heads[0].content.as_ref().map(|it| it.body_bytes), Some(11));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Unauthorized`, `EntityNotFound`; `MessageNotFound` for a body; `InvalidOperation` for
+    /// something that the kind of entity does not have; `ServerBusy` if many lists are made at
+    /// once, or too many taps are open.
+    pub async fn inspect(&self, path: &str, question: Question) -> Result<Findings, BrokerError> {
+        match self.ask(path, Management::Inspect(Box::new(question))).await? {
+            Managed::Findings(findings) => Ok(*findings),
             other => Err(self.unexpected(path, &other)),
         }
     }

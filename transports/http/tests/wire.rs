@@ -21,6 +21,7 @@ mod wire {
     mod json_api;
     mod lifecycle;
     mod lists;
+    mod looking;
     mod matrix;
     mod secure;
     mod security;

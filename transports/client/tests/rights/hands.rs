@@ -12,6 +12,7 @@ use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{HeadQuery, Question};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -81,6 +82,7 @@ impl Hands {
             || self.receive(name).await?
             || self.settle(name, locked).await?
             || self.use_session(name).await?
+            || self.inspect(name).await?
             || self.manage_queue(name).await?
             || self.manage_topic(name).await?
             || self.manage_policy(name).await?;
@@ -185,6 +187,19 @@ impl Hands {
             "set session state" => session()?.set_state(None).await?,
             _ => return Ok(false),
         }
+        Ok(true)
+    }
+
+    async fn inspect(&self, name: &str) -> Result<bool, Refused> {
+        let (admin, Place { from, sessions, .. }) = (self.client.admin(), self.at);
+        let body = Question::Body { sequence: SequenceNumber(9), from: 0, length: 1 };
+        let state = Question::SessionState { session: "s".into(), from: 0, length: 1 };
+        match name {
+            "inspect" => admin.inspect(from, Question::Heads(HeadQuery::default())).await?,
+            "inspect a body" => admin.inspect(from, body).await?,
+            "inspect sessions" => admin.inspect(sessions, state).await?,
+            _ => return Ok(false),
+        };
         Ok(true)
     }
 

@@ -42,6 +42,9 @@ const AT_PLACE: &[Operation] = &[
     ("peek", &[("orders", &[Listen])]),
     ("peek next", &[("orders", &[Listen])]),
     ("peek session", &[("held", &[Listen])]),
+    ("inspect", &[("orders", &[Listen])]),
+    ("inspect a body", &[("orders", &[Listen])]),
+    ("inspect sessions", &[("held", &[Listen])]),
     ("delete batch", &[("orders", &[Listen])]),
     ("delete most", &[("orders", &[Listen])]),
     ("purge", &[("orders", &[Listen])]),
@@ -159,6 +162,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::Peek => &["peek", "peek next", "peek session"],
         Action::AcceptSession => &["accept session", "accept next session"],
         Action::HoldSession => &["renew session", "session state", "set session state"],
+        Action::Inspect => &["inspect", "inspect a body", "inspect sessions"],
         Action::ListSessions => &["list sessions"],
         Action::DeleteBatch => &["delete batch", "delete most", "purge"],
         Action::DeleteUnlocked => &["delete unlocked"],
@@ -205,7 +209,6 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         // `lists.rs` tests the lists. The others belong to HTTP or another broker, or need no
         // right.
         Action::List
-        | Action::Inspect
         | Action::Overview
         | Action::ChangeOwnRules
         | Action::ReadMetrics

@@ -5,8 +5,8 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
     BODY_BYTES_MAX, ClientId, ClientQuery, EntityQuery, HeadOrder, HeadQuery, HeadStart, HeadState,
-    HeadStates, LockOrder, LockQuery, Question, ROW_COUNT_MAX, SLOT_COUNT_MAX, SLOT_MAX, SLOT_MIN,
-    SessionOrder, SessionQuery, TapId, TimelineOf, TimelineQuery,
+    HeadStates, LockOrder, LockQuery, Question, ROW_COUNT_DEFAULT, ROW_COUNT_MAX, SLOT_COUNT_MAX,
+    SLOT_MAX, SLOT_MIN, SessionOrder, SessionQuery, TapId, TimelineOf, TimelineQuery,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,6 @@ use super::{
 };
 use crate::text::Instant;
 
-/// Number of rows of a page, if the question names none.
-const ROW_COUNT_DEFAULT: u32 = 100;
 /// Length of a slot in seconds, if the question names none.
 const SLOT_SECONDS_DEFAULT: u32 = 60;
 /// Number of slots, if the question names none.
@@ -389,11 +387,13 @@ impl From<&Question> for QuestionForm {
     fn from(question: &Question) -> Self {
         match question {
             Question::Heads(query) => Self::Heads(query.into()),
-            Question::Locks(LockQuery { order, after, count_max, .. }) => Self::Locks(LockQueryForm {
-                sort: Some((*order).into()),
-                top: Some(*count_max),
-                after: after.map(|cursor| Paged::Locks.cursor_text(cursor)),
-            }),
+            Question::Locks(LockQuery { order, after, count_max, .. }) => {
+                Self::Locks(LockQueryForm {
+                    sort: Some((*order).into()),
+                    top: Some(*count_max),
+                    after: after.map(|cursor| Paged::Locks.cursor_text(cursor)),
+                })
+            }
             Question::Sessions(query) => Self::Sessions(query.into()),
             Question::SessionState { session, from, length } => {
                 Self::SessionState(SessionStateForm {
