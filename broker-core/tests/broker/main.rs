@@ -17,6 +17,7 @@ mod declarations;
 mod disk;
 mod forwarders;
 mod loads;
+mod looking;
 mod namespace;
 mod overlays;
 mod parked;

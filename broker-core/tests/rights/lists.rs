@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use peeklock_core::Access;
+use peeklock_core::clients::LinkIdentity;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Grant, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
+use peeklock_core::inspect::{ClientQuery, EntityOrder, EntityQuery, Found, LinkRole, Question};
 use peeklock_core::management::{Managed, Management, Page};
 
 use super::world::{World, condition, in_time};
@@ -93,6 +95,66 @@ async fn a_list_of_subscriptions_reveals_no_others() {
         assert_eq!(paths(&all, EntityKind::Subscription, "t").await.unwrap().len(), 2);
         let absent = condition(&paths(&all, EntityKind::Subscription, "absent").await);
         assert_eq!(absent, Some(Condition::EntityNotFound));
+    })
+    .await;
+}
+
+async fn found(access: &Access, question: Question) -> Result<Found, BrokerError> {
+    let request = Management::Inspect(Box::new(question));
+    let Managed::Findings(findings) = access.manage("", request).await? else { panic!("found") };
+    Ok(findings.found)
+}
+
+/// CON-04, CON-24, CON-72, CON-73: the lists of entities and clients have only the part that their
+/// reader may read, with one question to the authorizer. They need Listen or Manage.
+#[tokio::test]
+async fn lists_of_operators_contain_the_readable_part() {
+    in_time(async {
+        let world = World::new().await;
+        world.broker.create_queue("secret", QueueUpdate::default()).await.unwrap();
+        let client = world.broker.client("amqp", None);
+        let link = |path: &str, role| {
+            let receiver = world.broker.receiver_id();
+            let identity =
+                LinkIdentity { receiver, path: path.into(), role, mode: None, policy: None };
+            client.link(identity).unwrap()
+        };
+        let _links = [link("q", LinkRole::Sender), link("secret", LinkRole::Sender)];
+        let _idle = world.broker.client("amqp", None);
+        let entities = || {
+            Question::Entities(EntityQuery {
+                path: None,
+                kind: None,
+                conditions: Vec::new(),
+                order: EntityOrder::Path,
+                is_descending: false,
+                after: None,
+                count_max: 10,
+            })
+        };
+        let clients = || Question::Clients(ClientQuery { count_max: 10, ..ClientQuery::default() });
+        for right in [Right::Listen, Right::Manage] {
+            world.authorizer.grant("some", "q", Grant::of(Rights::of(right)));
+            let some = world.access("some");
+            let before = world.authorizer.asked_of_many.load(Ordering::Relaxed);
+            let Found::Entities(page) = found(&some, entities()).await.unwrap() else { panic!() };
+            let paths: Vec<&str> = page.entities.iter().map(|row| &*row.path).collect();
+            assert_eq!((paths, page.total), (vec!["q"], 1));
+            assert_eq!(world.authorizer.asked_of_many.load(Ordering::Relaxed), before + 1);
+            let Found::Clients(page) = found(&some, clients()).await.unwrap() else { panic!() };
+            assert_eq!((page.total, page.clients[0].link_count), (1, 1));
+            assert_eq!(&*page.clients[0].links[0].path, "q");
+        }
+        let everything = world.granted("everything", Grant::of(Rights::of(Right::Listen)));
+        let Found::Entities(page) = found(&everything, entities()).await.unwrap() else { panic!() };
+        assert_eq!(page.total, 2);
+        let Found::Clients(page) = found(&everything, clients()).await.unwrap() else { panic!() };
+        assert_eq!((page.total, page.clients[0].link_count), (2, 2));
+        let sender = world.granted("sender", Grant::of(Rights::of(Right::Send)));
+        for question in [entities(), clients()] {
+            let refused = found(&sender, question).await;
+            assert_eq!(condition(&refused), Some(Condition::Unauthorized));
+        }
     })
     .await;
 }

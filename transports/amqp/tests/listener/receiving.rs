@@ -16,6 +16,7 @@ use peeklock_core::command::Command;
 use peeklock_core::contract::AllowAll;
 use peeklock_core::description::{EntityStatus, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{ClientQuery, LinkRole};
 use peeklock_core::message::{Content, Message, Value};
 use peeklock_core::request::Outcome as Answered;
 use peeklock_core::store::Shard;
@@ -706,6 +707,33 @@ async fn a_slow_read_holds_up_one_link() {
         let accepted = DeliveryState::accepted();
         assert_eq!(client.settle(id(&transfer), accepted.clone()).await, accepted);
         client.sender(2 + handle, "q").await.unwrap();
+    }
+    server.stop().await;
+}
+
+/// CON-24, CON-25: a client is listed with its address, its name and the numbers of its link until
+/// it disconnects; its lock names it afterwards.
+#[tokio::test]
+async fn client_is_listed_with_its_link_until_it_disconnects() {
+    let (server, mut client) = receiving(&["a", "b", "c"]).await;
+    client.credit(0, 0, 5, false).await;
+    for _ in 0..3 {
+        client.message().await;
+    }
+    assert_eq!(client.settle(0, DeliveryState::accepted()).await, DeliveryState::accepted());
+    let query = ClientQuery { count_max: 10, ..ClientQuery::default() };
+    let page = server.broker.clients(&query).await;
+    let [listed] = &page.clients[..] else { panic!("{page:?}") };
+    assert_eq!((&*listed.transport, listed.name.as_deref()), ("amqp", Some("client")));
+    assert!(listed.peer.is_some() && !listed.is_by_proxy);
+    let [link] = &listed.links[..] else { panic!("{listed:?}") };
+    assert_eq!((&*link.path, link.role), ("q", LinkRole::Receiver));
+    assert_eq!((link.credit, link.delivered, link.unsettled), (2, 3, 2));
+    client.detach(0).await;
+    assert!(server.broker.clients(&query).await.clients[0].links.is_empty());
+    drop(client);
+    while server.broker.clients(&query).await.total > 0 {
+        tokio::task::yield_now().await;
     }
     server.stop().await;
 }

@@ -9,6 +9,7 @@ use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::inspect::{ClientQuery, LinkRole};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -414,4 +415,20 @@ async fn a_stop_returns_when_nothing_is_held() {
     assert!(futures_util::poll!(&mut stopping).is_pending());
     gate.add_permits(1);
     stopping.await.unwrap();
+}
+
+/// CON-24: a client in the broker's process is listed with its links.
+#[tokio::test]
+async fn client_is_listed_with_its_links() {
+    let (_, client) = client().await;
+    let sender = client.sender("orders").unwrap();
+    let query = ClientQuery { count_max: 10, ..ClientQuery::default() };
+    let page = client.broker.clients(&query).await;
+    let [listed] = &page.clients[..] else { panic!("{page:?}") };
+    assert_eq!((&*listed.transport, listed.peer), ("in-process", None));
+    let [link] = &listed.links[..] else { panic!("{listed:?}") };
+    assert_eq!((&*link.path, link.role), ("orders", LinkRole::Sender));
+    drop(sender);
+    assert!(client.broker.clients(&query).await.clients[0].links.is_empty());
+    stop(client).await;
 }

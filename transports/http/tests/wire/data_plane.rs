@@ -2,6 +2,8 @@
 
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{ClientQuery, Found, Holder, LockOrder, LockQuery, Question};
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::{Message, Value};
 use peeklock_core::time::TimeSpan;
 use serde_json::json;
@@ -396,4 +398,37 @@ async fn a_body_may_have_very_many_chunks() {
     let expected: String = (0..50_000).map(|number| (number % 7).to_string()).collect();
     assert!(bodies.len() == 2 && bodies[0] == expected + "the end" && bodies[1] == "next");
     server.stop().await;
+}
+
+/// CON-24, CON-25, SET-23: a lock over HTTP names its client, and outlives the connection.
+#[tokio::test]
+async fn lock_names_its_client_and_outlives_the_connection() {
+    let server = Server::start().await;
+    server.send("a").await;
+    let mut client = server.connect().await;
+    let receive = "POST /q/messages/head?timeout=0\nUser-Agent: curl/8";
+    client.write(&server.request(receive, "")).await;
+    assert_eq!(client.read().await.unwrap().status, 201);
+    let holder = lock_holder(&server).await;
+    assert_eq!((&*holder.transport, holder.name.as_deref()), ("http", Some("curl/8")));
+    assert!(holder.peer.is_some() && holder.is_connected);
+    drop(client);
+    let query = ClientQuery { count_max: 10, ..ClientQuery::default() };
+    while server.broker.clients(&query).await.total > 0 {
+        tokio::task::yield_now().await;
+    }
+    let holder = lock_holder(&server).await;
+    assert_eq!((holder.name.as_deref(), holder.is_connected), (Some("curl/8"), false));
+    server.stop().await;
+}
+
+/// Holder of the only lock.
+async fn lock_holder(server: &Server) -> Holder {
+    let query = LockQuery { order: LockOrder::Age, from: 0, after: None, count_max: 10 };
+    let question = Management::Inspect(Box::new(Question::Locks(query)));
+    let found = server.broker.full_access().manage("q", question).await.unwrap();
+    let Managed::Findings(findings) = found else { panic!("no findings") };
+    let Found::Locks(page) = findings.found else { panic!("no locks") };
+    assert_eq!(page.total, 1);
+    page.locks[0].lock.holder.clone().unwrap()
 }

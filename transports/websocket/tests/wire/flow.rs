@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::inspect::{ClientQuery, LinkRole};
 use peeklock_core::store::Shard;
 use peeklock_store_testing::{Fate, FaultStore};
 use serde_json::json;
 
+use super::client::Client;
 use super::server::{Plan, Server, run};
 
 fn numbered(from: u64, texts: &[&str]) -> Vec<(u64, String)> {
@@ -432,6 +434,34 @@ fn a_slow_read_holds_up_one_link() {
             assert_eq!((&told["link"], &told["messages"][0]["body"]), (&json!(link), &json!(body)));
             client.ask("heartbeat", json!({})).await;
             assert!(client.items.is_empty(), "{:?}", client.items);
+        }
+        server.stop().await;
+    });
+}
+
+/// CON-24: a client is listed with its address, its name and the numbers of its link until it
+/// disconnects.
+#[test]
+fn client_is_listed_with_its_link_until_it_disconnects() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b", "c"]).await;
+        let mut client = Client::hello(server.address, json!({ "client": "shop-1" })).await;
+        client.receive_with(Some(5)).await;
+        client.deliveries(3).await;
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
+        client.ask("settle", settle).await;
+        let query = ClientQuery { count_max: 10, ..ClientQuery::default() };
+        let page = server.broker.clients(&query).await;
+        let [listed] = &page.clients[..] else { panic!("{page:?}") };
+        assert_eq!((&*listed.transport, listed.name.as_deref()), ("websocket", Some("shop-1")));
+        assert!(listed.peer.is_some() && !listed.is_by_proxy);
+        let [link] = &listed.links[..] else { panic!("{listed:?}") };
+        assert_eq!((&*link.path, link.role), ("q", LinkRole::Receiver));
+        assert_eq!((link.credit, link.delivered, link.unsettled), (2, 3, 2));
+        drop(client);
+        while server.broker.clients(&query).await.total > 0 {
+            tokio::task::yield_now().await;
         }
         server.stop().await;
     });
