@@ -330,7 +330,7 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut Turn,
     ) -> Result<(), Failure> {
-        turn.steps += 1;
+        turn.steps += self.steps_to_take(&request.command, now);
         // Before any evaluation for it, whose result would stay until the next command.
         if let Command::Commit { parts } = &request.command
             && let Err(rejection) = self.refuse_many_steps(parts)

@@ -3,9 +3,10 @@
 
 use super::{Share, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
-use crate::command::MessageFacts;
+use crate::command::{Command, MessageFacts};
 use crate::machine::Machine;
 use crate::telemetry::TurnCounts;
+use crate::time::Timestamp;
 
 /// Number of steps at which a turn takes no further command. It holds for ordinary and long turns,
 /// not for a turn that has the whole arbiter, since no other work waits then.
@@ -109,6 +110,15 @@ impl<M: Machine> Shell<M> {
     /// Sets the share of its arbiter that the next turns may use.
     pub const fn share(&mut self, share: Share) {
         self.share = share;
+    }
+
+    /// Number of steps that count as soon as a command is taken: one, or all steps of an inquiry,
+    /// because no change shows the messages that it examines.
+    pub(super) fn steps_to_take(&self, command: &Command, now: Timestamp) -> u64 {
+        match matches!(command, Command::Inspect(_)) {
+            true => self.machine.steps_of(command, now, &self.limits),
+            false => 1,
+        }
     }
 
     /// Whether a turn with this weight may take another command.

@@ -423,10 +423,8 @@ impl Queue {
             if !session.is_selected(query.filter) {
                 continue;
             }
-            let oldest_at = match order {
-                SessionOrder::Oldest => self.oldest_in(session, &mut left),
-                _ => None,
-            };
+            let sorted_by_oldest = order == SessionOrder::Oldest;
+            let oldest_at = sorted_by_oldest.then(|| self.oldest_in(session, &mut left)).flatten();
             let row = session_row(session, oldest_at);
             let is_listed = query.beyond.as_ref().is_none_or(|last| {
                 let key = row.key(order);

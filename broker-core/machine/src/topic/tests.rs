@@ -1,6 +1,7 @@
 //! Commands to the machine of a topic, without a broker.
 
 mod ahead;
+mod inspect;
 mod publish;
 mod rules;
 mod transfer;

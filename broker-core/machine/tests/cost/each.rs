@@ -11,6 +11,7 @@ use peeklock_model::command::{
     Command, MessageFacts, Outcome, RuleCommand, SessionCommand, Settlement, TopicCommand,
 };
 use peeklock_model::effect::{Answer, Effect};
+use peeklock_model::inspect::{Excerpt, Inquiry, LockQuery, SessionQuery};
 use peeklock_model::transfer::ListNumber;
 use peeklock_record::{ContentOp, Record};
 use peeklock_words::description::EntityStatus;
@@ -84,7 +85,7 @@ fn name(command: &Command) -> &'static str {
     }
 }
 
-const NAMES: [&str; 43] = [
+const NAMES: [&str; 44] = [
     "Send",
     "SendBatch",
     "SendVia",
@@ -127,6 +128,7 @@ const NAMES: [&str; 43] = [
     "Rule Get",
     "Rule List",
     "Rule Explain",
+    "Inspect",
     "Describe",
 ];
 
@@ -169,6 +171,13 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
             (1, 384 * u64::from(*count_max).min(250))
         }
+        // Memory for each row, for the facts of messages too.
+        Command::Inspect(Inquiry::Heads(query)) => (1, 640 * u64::from(query.count_max)),
+        Command::Inspect(Inquiry::Locks(LockQuery { count_max, .. }))
+        | Command::Inspect(Inquiry::Sessions(SessionQuery { count_max, .. })) => {
+            (1, 256 * u64::from(*count_max))
+        }
+        Command::Inspect(Inquiry::Timeline(query)) => (1, 8 * u64::from(query.slot_count)),
         Command::TransferIn { messages, .. } => {
             (messages.len() as u64, messages.iter().map(|it| message(&it.message)).sum())
         }
@@ -233,6 +242,19 @@ fn shown(answer: &Result<Answer, peeklock_words::error::Rejection>) -> &[Message
     match answer {
         Ok(Answer::Now(Outcome::Received(shown) | Outcome::Peeked(shown), _)) => shown,
         _ => &[],
+    }
+}
+
+/// Number of steps of the messages in an excerpt.
+fn inspected(answer: &Result<Answer, peeklock_words::error::Rejection>) -> u64 {
+    match answer {
+        Ok(Answer::Now(Outcome::Inspected(excerpt), _)) => match &**excerpt {
+            Excerpt::Heads { heads, .. } => {
+                heads.iter().map(|head| head.message.steps() as u64).sum()
+            }
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 
@@ -315,6 +337,7 @@ impl<'a, M: Machine> World<'a, M> {
         // As the shell weighs a turn.
         let steps = step.moves.max(step.changes.iter().map(Change::steps).sum())
             + shown(&answer).iter().map(|facts| facts.steps() as u64).sum::<u64>()
+            + inspected(&answer)
             + step.effects.iter().map(set_on_delivered).sum::<u64>();
         assert!(steps <= steps_max, "{steps} steps, not {steps_max}: {told}");
         self.most_steps = self.most_steps.max(steps);
@@ -474,7 +497,7 @@ fn each_command_stays_within_its_predicted_cost() {
         world.ask(command);
     }
     for number in 0..100 {
-        let kind = [0, 1, 2, 5, 6, 29, 30, 31][number % 8];
+        let kind = [0, 1, 2, 5, 6, 29, 30, 31, 32][number % 9];
         let command = random.asked(&world, kind);
         world.ask(command);
     }

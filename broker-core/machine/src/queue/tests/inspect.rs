@@ -174,7 +174,7 @@ impl Stand {
     /// A turn with a command that may be refused.
     fn turn_leniently(&mut self, sub_queue: SubQueue, command: Command) {
         self.queue.committed(StageNumber(self.stage));
-        self.turn_asking(sub_queue, [command], |answer| drop(answer));
+        self.turn_asking(sub_queue, [command], drop);
     }
 }
 

@@ -9,6 +9,10 @@ use peeklock_model::command::{
     Command, Drain, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement,
     TopicCommand,
 };
+use peeklock_model::inspect::{
+    HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockOrder, LockQuery, SessionOrder,
+    SessionQuery, TimelineOf, TimelineQuery,
+};
 use peeklock_model::transaction::{Operation, Part};
 use peeklock_model::transfer::peer::PeerSource;
 use peeklock_model::transfer::{Arrival, Departure, ListNumber, Origin, WhenFull};
@@ -24,7 +28,7 @@ use super::World;
 use crate::{Random, config, now};
 
 /// Number of kinds of commands for a queue.
-pub(super) const QUEUE_KINDS: u64 = 32;
+pub(super) const QUEUE_KINDS: u64 = 33;
 
 impl Random {
     fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
@@ -108,6 +112,37 @@ impl Random {
         messages.into_iter().zip(1..).map(arrival).collect()
     }
 
+    fn inquiry(&mut self, count_max: u32) -> Inquiry {
+        let (from, after) = (0, None);
+        match self.below(6) {
+            0 => Inquiry::Locks(LockQuery { order: LockOrder::Age, from, after, count_max }),
+            1 => Inquiry::SessionState { session: "s".into() },
+            2 => Inquiry::Sessions(SessionQuery {
+                order: SessionOrder::Oldest,
+                is_descending: self.one_in(2),
+                filter: SessionFilter::All,
+                from: None,
+                beyond: None,
+                count_max,
+            }),
+            3 => Inquiry::Timeline(TimelineQuery {
+                of: TimelineOf::Scheduled,
+                from: now(),
+                slot: TimeSpan::from_seconds(10),
+                slot_count: 240,
+                after: None,
+            }),
+            _ => Inquiry::Heads(HeadQuery {
+                session: None,
+                states: HeadStates::ALL,
+                order: HeadOrder::Number,
+                is_descending: self.one_in(2),
+                start: HeadStart::End,
+                count_max,
+            }),
+        }
+    }
+
     /// Returns a command for a queue; `kind` is below [`QUEUE_KINDS`].
     pub(super) fn asked<M>(&mut self, world: &World<'_, M>, kind: u64) -> Command {
         let receiver = ReceiverId(1 + self.below(3));
@@ -179,6 +214,7 @@ impl Random {
             28 => Command::DeleteDeferred { sequence: self.of(known).unwrap_or(SequenceNumber(1)) },
             29 => Command::Check { operation: self.operation(&world.locks) },
             30 => Command::Commit { parts: self.parts(&world.locks) },
+            31 => Command::Inspect(self.inquiry(count_max)),
             _ => Command::Describe,
         }
     }
