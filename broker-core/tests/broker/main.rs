@@ -16,6 +16,7 @@ mod copies;
 mod declarations;
 mod disk;
 mod forwarders;
+mod inspection;
 mod loads;
 mod looking;
 mod namespace;
