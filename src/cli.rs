@@ -34,7 +34,9 @@ mod dlq;
 mod export;
 mod forward;
 mod health;
+mod holders;
 mod import;
+mod inspect;
 mod peek;
 mod policy;
 mod queue;
@@ -228,10 +230,22 @@ enum Command {
     /// Look at messages without receiving them
     #[command(after_help = peek::HELP)]
     Peek(peek::PeekFlags),
+    /// Look at entities, and at messages in any state, without leaving a trace
+    #[command(after_help = inspect::HELP)]
+    Inspect(inspect::InspectFlags),
+    /// List locks with their holders
+    #[command(after_help = holders::LOCKS_HELP)]
+    Locks(holders::LocksFlags),
+    /// List sessions with their messages, state and holder
+    #[command(after_help = holders::SESSIONS_HELP)]
+    Sessions(holders::SessionsFlags),
+    /// List connected clients with their links
+    #[command(after_help = holders::CLIENTS_HELP)]
+    Clients(holders::ClientsFlags),
     /// Look at dead-lettered messages and send them again
     #[command(subcommand, after_help = dlq::HELP)]
     Dlq(dlq::DlqCommand),
-    /// Cancel scheduled messages
+    /// Show and cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
     /// List sessions, and show or set their state
@@ -444,6 +458,10 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Send(flags)) => send::run(&flags),
         Some(Command::Receive(flags)) => receive::run(&flags),
         Some(Command::Peek(flags)) => peek::run(&flags),
+        Some(Command::Inspect(flags)) => inspect::run(&flags),
+        Some(Command::Locks(flags)) => holders::locks(&flags),
+        Some(Command::Sessions(flags)) => holders::sessions(&flags),
+        Some(Command::Clients(flags)) => holders::clients(&flags),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Session(command)) => session::run(&command),

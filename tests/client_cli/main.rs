@@ -13,6 +13,7 @@ mod contexts;
 mod dead_letters;
 mod declaring;
 mod help;
+mod looking;
 #[cfg(target_os = "linux")]
 mod on_a_terminal;
 mod policies;

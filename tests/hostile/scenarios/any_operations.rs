@@ -118,6 +118,22 @@ fn body(name: &str, values: &mut Values) -> Json {
             json!({ "link": link, "sessionId": values.text(128), "from": 0, "maxCount": count })
         }
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
+        "inspect" => {
+            let number = values.below(FULL_MESSAGES);
+            let question = match values.below(8) {
+                0 => json!({ "heads": { "from": number, "count": 500 } }),
+                1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
+                2 => json!({ "locks": { "sort": "age", "top": 500 } }),
+                3 => json!({ "body": { "sequenceNumber": number, "from": count } }),
+                4 => json!({ "timeline": { "of": "expiring", "slots": 240 } }),
+                5 => {
+                    json!({ "entities": { "path": values.text(20), "sort": "totalMessageCount" } })
+                }
+                6 => json!({ "clients": { "name": values.text(20), "top": 500 } }),
+                _ => json!({ "tap": {} }),
+            };
+            json!({ "path": values.queue(), "question": question })
+        }
         "deleteUnlocked" => json!({ "path": "any-session", "maxCount": count }),
         "createTopic" => {
             json!({ "path": values.new_topic(), "properties": values.description(true) })

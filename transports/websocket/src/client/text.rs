@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use peeklock_client::Received;
 use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
+use peeklock_core::inspect::Findings;
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyDescription, PolicyKeys};
 use peeklock_core::rule::{Explanation, RuleDescription};
@@ -11,7 +12,7 @@ use peeklock_json::ReceivedView;
 
 use crate::frame::message::SentMessage;
 use crate::operation::{
-    ExplanationView, PolicyKeysView, PolicyView, QueueView, RuleForm, SessionState,
+    ExplanationView, FindingsView, PolicyKeysView, PolicyView, QueueView, RuleForm, SessionState,
     SubscriptionView, TopicView,
 };
 
@@ -66,6 +67,18 @@ pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String 
         state: SessionState,
     }
     written(&Of { session_id, state: SessionState { state: state.cloned() } })
+}
+
+/// Formats the rows of findings, each as one line of JSON; findings without rows as one line.
+#[must_use]
+pub fn findings_to_json(findings: Findings) -> Vec<String> {
+    let view = serde_json::to_value(FindingsView::from(findings)).unwrap_or_default();
+    let named = view.as_object().and_then(|view| view.iter().next());
+    let Some((kind, page)) = named else { return Vec::new() };
+    match page.get(kind).and_then(serde_json::Value::as_array) {
+        Some(rows) => rows.iter().map(ToString::to_string).collect(),
+        None => vec![page.to_string()],
+    }
 }
 
 /// Formats a topic as one line of JSON.

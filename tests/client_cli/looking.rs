@@ -1,0 +1,157 @@
+//! `peeklock inspect`, `locks`, `sessions`, `clients` and `schedule show`
+
+use serde_json::Value;
+
+use super::broker::Broker;
+
+fn rows(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn heads(out: &str) -> Vec<&str> {
+    out.lines().next().unwrap_or_default().split("  ").filter(|head| !head.is_empty()).collect()
+}
+
+/// CON-02, CON-03, CON-41: messages in any state are listed without their bodies, and a body is
+/// written unchanged.
+#[test]
+fn inspect_shows_messages_with_their_state() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["one", "two", "three"]);
+    broker.ok(&["send", "orders", "late", "--at", "+1h", "--subject", "reminder"]);
+    broker.ok(&["receive", "orders", "--settle", "none"]);
+    let out = broker.ok(&["inspect", "orders"]);
+    let names = ["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "SIZE", "ID", "SUBJECT", "LOCK"];
+    assert_eq!(heads(&out).iter().map(|head| head.trim()).collect::<Vec<_>>(), names, "{out}");
+    assert!(out.contains("locked") && out.contains(" left") && out.contains("reminder"), "{out}");
+
+    let states = |arguments: &[&str]| -> Vec<(u64, String)> {
+        let all = [&["inspect", "orders", "-o", "ndjson"], arguments].concat();
+        let found = rows(&broker.ok(&all));
+        let state = |head: &Value| {
+            (head["sequenceNumber"].as_u64().unwrap(), head["state"].as_str().unwrap().to_owned())
+        };
+        found.iter().map(state).collect()
+    };
+    let of = |number: u64, state: &str| (number, state.to_owned());
+    assert_eq!(states(&["--state", "locked,scheduled"]), [of(1, "locked"), of(4, "scheduled")]);
+    assert_eq!(states(&["--descending", "-n", "2"]), [of(4, "scheduled"), of(3, "active")]);
+    assert_eq!(states(&["--from", "3", "--state", "active"]), [of(3, "active")]);
+    let (_, log) = broker.ends(6, &["inspect", "orders", "--state", "deferred"]);
+    assert_eq!(log, "`orders` has no such message\n");
+    let (_, log) = broker.ends(0, &["inspect", "orders", "-n", "1"]);
+    assert!(log.contains("there are more"), "{log}");
+
+    assert_eq!(broker.ok(&["inspect", "orders", "--body", "2"]), "two");
+    let (_, log) = broker.ends(4, &["inspect", "orders", "--body", "99"]);
+    assert!(log.contains("MessageNotFound"), "{log}");
+    broker.ends(2, &["inspect", "orders", "--body", "2", "--state", "active"]);
+    broker.ends(2, &["inspect", "--state", "active"]);
+}
+
+/// CON-04, CON-41: entities are filtered and sorted.
+#[test]
+fn inspect_lists_entities() {
+    let broker = Broker::with_queue(&[]);
+    broker.ok(&["topic", "create", "events"]);
+    broker.ok(&["subscription", "create", "events", "all"]);
+    broker.send("orders", &["a", "b"]);
+    let paths = |arguments: &[&str]| -> Vec<String> {
+        let all = [&["inspect", "-o", "ndjson"], arguments].concat();
+        let found = rows(&broker.ok(&all));
+        found.iter().map(|row| row["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(&[]), ["events", "events/Subscriptions/all", "orders"]);
+    assert_eq!(paths(&["--sort", "active", "-n", "1"]), ["orders"]);
+    assert_eq!(paths(&["--filter", "EVENT", "--kind", "topic"]), ["events"]);
+    let found = paths(&["--condition", "has-no-receiver"]);
+    assert_eq!(found, ["events/Subscriptions/all", "orders"]);
+    broker.ends(6, &["inspect", "--condition", "has-dead-letters"]);
+    let table = broker.ok(&["inspect"]);
+    assert!(table.starts_with("ENTITY") && table.contains("OUT/s"), "{table}");
+}
+
+/// CON-24, CON-25, CON-41: locks have their holder, which is also a client in the list.
+#[test]
+fn locks_and_clients_show_who_holds_a_message() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["a"]);
+    let (_, log) = broker.ends(6, &["locks", "orders"]);
+    assert_eq!(log, "`orders` has no locks\n");
+    let held = ["receive", "orders", "-n", "2", "--wait", "5m", "--settle", "none", "--body-only"];
+    let mut running = broker.program(&held).start();
+    assert_eq!(running.line(), "a");
+    let locks = rows(&broker.ok(&["locks", "orders", "--sort", "age", "-o", "ndjson"]));
+    let holder = &locks[0]["lock"]["holder"];
+    assert_eq!(
+        (&locks[0]["sequenceNumber"], &holder["transport"]),
+        (&1.into(), &"websocket".into())
+    );
+    assert_eq!(holder["isConnected"], true);
+    assert!(!locks[0].to_string().contains("lockToken"));
+    let clients = rows(&broker.ok(&["clients", "--entity", "orders", "-o", "ndjson"]));
+    assert_eq!(clients.len(), 1);
+    assert_eq!(
+        (&clients[0]["clientId"], &clients[0]["links"][0]["role"]),
+        (&holder["clientId"], &"receiver".into())
+    );
+    let links = broker.ok(&["clients", "--entity", "orders", "--links"]);
+    assert!(links.contains("IN HAND") && links.contains("receiver"), "{links}");
+    let table = broker.ok(&["locks", "orders"]);
+    assert!(table.contains("RENEWALS") && table.contains("websocket"), "{table}");
+    running.signal("-INT");
+    running.end();
+}
+
+/// CON-27, CON-41: sessions are sorted, and a state is read while a receiver holds the session.
+#[test]
+fn sessions_show_their_messages_and_state() {
+    let broker = Broker::start();
+    broker.ok(&["queue", "create", "steps", "--requires-session", "--lock-duration", "5m"]);
+    for (session, text) in [("b", "1"), ("a", "2"), ("b", "3")] {
+        broker.ok(&["send", "steps", text, "--session", session]);
+    }
+    broker.ok(&["session", "set-state", "steps", "b", "packed"]);
+    let held = ["receive", "steps", "--session", "b", "-n", "3", "--wait", "5m"];
+    let held = [&held[..], &["--settle", "none", "--body-only"]].concat();
+    let mut running = broker.program(&held).start();
+    assert_eq!([running.line(), running.line()], ["1", "3"]);
+    assert_eq!(broker.ok(&["sessions", "steps", "--state", "b"]), "packed");
+    broker.ends(6, &["sessions", "steps", "--state", "a"]);
+    let found = ["sessions", "steps", "--sort", "active", "--descending", "-o", "ndjson"];
+    let found = rows(&broker.ok(&found));
+    assert_eq!((&found[0]["sessionId"], &found[0]["activeMessageCount"]), (&"b".into(), &2.into()));
+    assert_eq!(
+        (&found[0]["stateSize"], &found[0]["lock"]["isOfSession"]),
+        (&6.into(), &true.into())
+    );
+    assert_eq!(found[1]["sessionId"], "a");
+    broker.ends(6, &["sessions", "steps", "--stuck"]);
+    let table = broker.ok(&["sessions", "steps"]);
+    assert!(table.starts_with("SESSION") && table.contains("HOLDER"), "{table}");
+    running.signal("-INT");
+    running.end();
+}
+
+/// CON-28, CON-41: scheduled messages are counted by slot, of one entity and of all.
+#[test]
+fn schedule_is_shown_by_slot() {
+    let broker = Broker::with_queue(&[]);
+    for at in ["+30m", "+30m", "+5h"] {
+        broker.ok(&["send", "orders", "later", "--at", at]);
+    }
+    for entity in [&["orders"][..], &[]] {
+        let slots = ["schedule", "show", "--slot", "1h", "--slots", "3", "-o", "json"];
+        let shown = broker.ok(&[&slots[..], entity].concat());
+        let timeline: Value = serde_json::from_str(&shown).unwrap();
+        let timeline = timeline.get(0).unwrap_or(&timeline);
+        assert_eq!(timeline["counts"], serde_json::json!([2, 0, 0]), "{shown}");
+        assert_eq!(timeline["later"], 1, "{shown}");
+    }
+    let table = broker.ok(&["schedule", "show", "orders", "--slot", "1h", "--slots", "3"]);
+    assert!(table.contains("SCHEDULED") && table.contains('█'), "{table}");
+    let list = broker.ok(&["schedule", "show", "orders", "--list", "-o", "ndjson"]);
+    assert_eq!(rows(&list).len(), 3);
+    broker.ends(2, &["schedule", "show", "orders", "--slot", "1s"]);
+    broker.ends(2, &["schedule", "show", "orders", "--slots", "241"]);
+}
