@@ -37,8 +37,9 @@ const WAITING_COUNT_MAX: usize = 100;
 const WAITING_BYTES_MAX: u64 = 256 << 10;
 /// Time without a read after which a tap keeps no messages, and ends if its reader polls.
 const UNREAD_MAX: TimeSpan = TimeSpan::from_seconds(10);
-/// Bytes of a content that precede its body: the descriptor and the length of the section.
-const SECTION_BYTES: usize = 16;
+/// Bytes that are copied from a content in memory after its header: the start of the body, and the
+/// heads of its sections.
+const COPIED_BODY_BYTES: usize = 1 << 10;
 
 /// Message in a tap.
 pub(crate) type TapMessage = HeadFacts<ReceivedMessage>;
@@ -330,7 +331,7 @@ struct ContentStart {
 impl ContentStart {
     fn of(content: &Bytes, header_size: u32) -> Self {
         let header_size = usize::try_from(header_size).unwrap_or(usize::MAX);
-        let wanted = header_size.saturating_add(BODY_START_BYTES + SECTION_BYTES);
+        let wanted = header_size.saturating_add(COPIED_BODY_BYTES);
         let start = content.get(..wanted).unwrap_or(content);
         Self { bytes: Bytes::copy_from_slice(start), length: content.len() as u64 }
     }

@@ -7,6 +7,7 @@ use peeklock_model::inspect::HeadFacts;
 use super::Access;
 use super::inspect::{Holders, read_head};
 use crate::broker::Entity;
+use crate::command::{Command, Outcome};
 use crate::contract::action::Action;
 use crate::error::{BrokerError, Rejection};
 use crate::findings::{TapId, TapPage};
@@ -36,7 +37,7 @@ impl Access {
     /// many taps are open.
     pub async fn tap(&self, path: &str) -> Result<Tap, BrokerError> {
         let entity = self.entity(path, Action::Inspect).await?;
-        let buffer = self.open_tap(&entity, false)?;
+        let buffer = self.open_tap(&entity, false).await?;
         Ok(Tap { access: self.clone(), path: path.to_owned(), buffer })
     }
 
@@ -52,22 +53,29 @@ impl Access {
         match known {
             Some(buffer) => self.read_tap(&buffer, POLL_TIME).await,
             None => {
-                let buffer = self.open_tap(&entity, true)?;
+                let buffer = self.open_tap(&entity, true).await?;
                 Ok(TapPage { tap: buffer.id, heads: Vec::new(), omitted: 0 })
             }
         }
     }
 
-    fn open_tap(&self, entity: &Entity, is_polled: bool) -> Result<Arc<TapBuffer>, BrokerError> {
+    async fn open_tap(
+        &self,
+        entity: &Entity,
+        is_polled: bool,
+    ) -> Result<Arc<TapBuffer>, BrokerError> {
         if entity.sub_queue() != SubQueue::Main {
             let detail = "a sub-queue accepts no messages of clients; tap the entity instead";
             return Err(entity.refuse(Rejection::invalid_operation(detail)));
         }
         let shared = &self.broker.shared;
-        let Some(observed) = entity.observed() else {
-            return Err(entity.refuse(Rejection::entity_not_found(entity.path())));
+        // The entity answers after everything that it has accepted before.
+        let seen = match entity.as_broker().manage(Command::Describe).await? {
+            Outcome::Described(queue) => queue.last_sequence,
+            Outcome::TopicDescribed(topic) => topic.last_sequence,
+            Outcome::SubscriptionDescribed(subscription) => subscription.last_sequence,
+            _ => return Err(entity.refuse(Rejection::internal("unexpected answer"))),
         };
-        let seen = observed.readings().last_sequence;
         // 53 bits, so that the number is exact in JSON. It cannot be guessed.
         let id = TapId(shared.edge.entropy().next_u64() >> 11);
         let count_max = shared.settings.limits.tap_count_max;

@@ -8,7 +8,6 @@ use crate::clients::ClientGuard;
 use crate::findings::{ClientPage, ClientQuery, HolderFacts};
 use crate::ids::ReceiverId;
 use crate::survey::{ReadableKeys, Survey};
-use crate::telemetry::LiveGauges;
 
 impl Broker {
     /// Registers a client that has connected, for lists of clients and of locks. A transport keeps
@@ -41,11 +40,5 @@ impl Entity {
     #[must_use]
     pub fn policy(&self) -> Option<Arc<str>> {
         self.pass()?.held.policy()
-    }
-
-    /// Counts that the entity published after its last turn; none if it was deleted.
-    pub(crate) fn observed(&self) -> Option<Arc<LiveGauges>> {
-        let entry = self.broker().shared.directory.get(self.key())?;
-        (entry.id == self.id()).then_some(entry.observed)
     }
 }

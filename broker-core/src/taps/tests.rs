@@ -113,9 +113,9 @@ async fn waiting_message_holds_no_body() {
     let content = &tap.take(NOW).messages[0].message.content;
     assert!(content.loaded().is_none());
     assert_eq!(content.length(), 4 << 20);
-    let start = content.load_range(0, 372).await.unwrap();
-    assert_eq!(start, CONTENT[..372]);
-    assert!(content.load_range(0, 373).await.is_err());
+    let start = content.load_range(0, 1_124).await.unwrap();
+    assert_eq!(start, CONTENT[..1_124]);
+    assert!(content.load_range(0, 1_125).await.is_err());
     assert!(content.load().await.is_err());
 }
 
