@@ -134,11 +134,20 @@ pub fn load(content: &ContentRef) -> Result<Bytes, StoreError> {
     if let Some(bytes) = content.loaded() {
         return Ok(bytes.clone());
     }
+    read(content.load())
+}
+
+/// Reads a range of pinned content on this thread.
+pub fn load_range(content: &ContentRef, from: usize, length: usize) -> Result<Bytes, StoreError> {
+    read(content.load_range(from as u64, length as u64))
+}
+
+fn read<T>(reading: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime =
             tokio::runtime::Builder::new_current_thread().build().unwrap();
     }
-    RUNTIME.with(|runtime| runtime.block_on(content.load()))
+    RUNTIME.with(|runtime| runtime.block_on(reading))
 }
 
 fn short(bytes: &[u8]) -> String {

@@ -12,7 +12,7 @@ use peeklock_core::store::{Key, Shard, Store, StoreError};
 use peeklock_store_testing::{Random, SimulatedDisk, manual_journal};
 
 use crate::book::Book;
-use crate::oracle::{Op, SPACES, State, load};
+use crate::oracle::{Op, SPACES, State, load, load_range};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -313,6 +313,42 @@ fn no_wrong_bit_goes_unnoticed_in_large_contents() {
     let all = std::env::var("PEEKLOCK_JOURNAL_ROT").is_ok_and(|value| value == "all");
     let (files, state) = closed_journal(true);
     flip_everywhere(&files, &state, |_| if all { 1 } else { STRIDE });
+}
+
+/// CON-03: a range of a content in parts reads and checks the parts that have bytes of it. Damage in
+/// one of them is an error, damage elsewhere does not matter.
+#[test]
+fn range_of_a_content_is_checked_part_by_part() {
+    const PART: usize = 256 << 10;
+    let (disk, journal) = open(&Files::new()).unwrap();
+    let owner = journal.acquire(Shard(0)).unwrap();
+    let mut book = Book::new(State::default(), vec![owner]);
+    let content = Bytes::from(filling(&mut Random::new(3), 3 * PART + 100));
+    let put = Op::PutNew { key: key(1), value: b"large".to_vec(), content: content.clone() };
+    book.submit(&*journal, 0, &[], (vec![put], true));
+    turn(&journal, &mut book, 10);
+    assert!(book.is_all_answered());
+    journal.close().unwrap();
+    let mut files = disk.files();
+    // A byte of the second part.
+    let sample = &content[PART + 1_000..PART + 1_064];
+    let damaged = files.values_mut().find_map(|bytes| {
+        let at = bytes.windows(sample.len()).position(|window| window == sample)?;
+        bytes.get_mut(at)
+    });
+    *damaged.expect("the content is in a file") ^= 1;
+    let (_, journal) = open(&files).unwrap();
+    let mut contents = Vec::new();
+    journal.pin_unloaded(&[key(1)], &mut contents);
+    let pinned = contents.remove(0).unwrap();
+    for (from, length) in [(0, PART), (PART - 1, 1), (2 * PART, 2 * PART), (3 * PART + 99, 9)] {
+        let end = (from + length).min(content.len());
+        assert_eq!(load_range(&pinned, from, length).unwrap(), content[from..end]);
+    }
+    for (from, length) in [(PART - 1, 2), (PART, 1), (2 * PART - 1, 2), (0, usize::MAX)] {
+        must_name_the_place(&load_range(&pinned, from, length).unwrap_err(), &files);
+    }
+    assert!(load(&pinned).is_err());
 }
 
 /// Files that are cut at any sector, missing, empty, or full of other data.
