@@ -47,7 +47,7 @@ QUEUE = [
     ("properties that do not fit are refused", "SET-10", "machine/src/queue/settle.rs",
      "if properties.is_some() && size > ctx.limits.header_bytes_max {", "if properties.is_some() && size > 2 * ctx.limits.header_bytes_max {"),
     ("a lock lasts LockDuration", "RCV-06", "machine/src/queue/lock.rs",
-     "let until = ctx.now.plus(self.description.lock_duration);\n        slot.lock", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));\n        slot.lock"),
+     "let until = ctx.now.plus(self.description.lock_duration);\n        let lock", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));\n        let lock"),
     ("a token settles its own lock only", "SET-13", "machine/src/queue/lock.rs",
      "let in_force = lock.token == token\n                && lock.until > now", "let in_force = lock.until > now"),
     ("a token is good in its sub-queue only", "SET-20", "machine/src/queue/lock.rs",
