@@ -12,8 +12,8 @@ use crate::message::{
     Body, BodyKind, ContentError, ContentHead, FoundSection, Overlay, find_section,
 };
 
-/// Maximum number of bytes that a body is read in at once. A piece ends at a multiple of it, as the
-/// parts of a large content do.
+/// Maximum number of bytes that a body is read in at once. Pieces end at multiples of this number,
+/// as the parts of a large content do.
 const PIECE_BYTES: u64 = 256 << 10;
 /// Bytes that the head of a body section takes at most, unless a client wrote a large descriptor.
 const SECTION_HEAD_BYTES: u64 = 64;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     /// CON-03: the head of a large message reads one unit of the store, and a range of its body the
-    /// units that have a byte of it.
+    /// units that overlap the range.
     #[tokio::test]
     async fn head_and_ranges_read_only_the_units_with_their_bytes() {
         let body = pattern(20 << 20);

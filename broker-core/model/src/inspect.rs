@@ -212,7 +212,7 @@ pub struct LockFacts<H = ReceiverId> {
 /// Order and position of locks in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockQuery {
-    /// Order of the rows, which is that of [`LockRow::key`].
+    /// Order of the rows, the order of [`LockRow::key`].
     pub order: LockOrder,
     /// Position at which an earlier command has stopped to examine locks; 0 for the first.
     pub from: u64,
@@ -249,7 +249,7 @@ pub struct LockRow<H = ReceiverId> {
 /// Selection and order of sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionQuery {
-    /// Column by which the rows are sorted. Their order is that of [`SessionRow::key`].
+    /// Column by which the rows are sorted. Their order is the order of [`SessionRow::key`].
     pub order: SessionOrder,
     /// Whether the order is reversed, with the names of equal rows.
     pub is_descending: bool,
@@ -383,7 +383,7 @@ pub enum Excerpt<M, S> {
     SessionState(Option<S>),
     /// Counts by slot.
     Timeline {
-        /// Number of entries in each slot, of those that this command has counted.
+        /// Number of entries in each slot, among the entries that this command has counted.
         counts: Vec<u64>,
         /// Number of counted entries before the first slot.
         before: u64,

@@ -24,8 +24,8 @@ use peeklock_core::store::{
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-/// A store whose contents are elsewhere when they are pinned for operators, and which records how
-/// much of them is read.
+/// A store whose contents are elsewhere when they are pinned for operators. It counts the bytes that
+/// are read.
 struct Elsewhere {
     inner: MemoryStore,
     /// Whether contents with the word `lost` are gone.

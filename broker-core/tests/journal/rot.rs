@@ -315,8 +315,8 @@ fn no_wrong_bit_goes_unnoticed_in_large_contents() {
     flip_everywhere(&files, &state, |_| if all { 1 } else { STRIDE });
 }
 
-/// CON-03: a range of a content in parts reads and checks the parts that have bytes of it. Damage in
-/// one of them is an error, damage elsewhere does not matter.
+/// CON-03: a range of a content in parts reads and checks the parts that overlap the range. Damage in
+/// such a part is an error, damage elsewhere does not matter.
 #[test]
 fn range_of_a_content_is_checked_part_by_part() {
     const PART: usize = 256 << 10;

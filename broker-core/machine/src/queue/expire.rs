@@ -199,8 +199,8 @@ fn enqueued(
     }
 }
 
-/// Merges three iterators, each in the order in which `first` prefers entries. No entry is in two
-/// of them.
+/// Merges three iterators without a common entry, each in the order in which `first` prefers
+/// entries.
 pub(super) fn merged<T: Ord + Copy>(
     one: impl Iterator<Item = T>,
     two: impl Iterator<Item = T>,

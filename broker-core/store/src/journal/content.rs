@@ -239,7 +239,7 @@ impl Pin {
     }
 }
 
-/// Returns the content itself, or a copy of a part of it: a slice would keep the whole in memory.
+/// Returns the whole content, or a copy of a part: a slice would keep the whole in memory.
 fn cut(content: Bytes, range: Range<usize>) -> Bytes {
     if range == (0..content.len()) {
         return content;
