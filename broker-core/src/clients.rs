@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  connect ─► Broker::client ─► ClientGuard ── attach ─► link ─► LinkGuard ── gauge: relaxed stores
-//!                                   │                               │         of one connection
+//!                                   │                               │         of its connection
 //!                                   ▼                               ▼
 //!                     clients by id, for lists        receivers by id, for holders of locks;
 //!                                                     the last ended ones are remembered
@@ -37,7 +37,7 @@ const ENDED_COUNT_MAX: usize = 4_096;
 const LINK_COUNT_MAX: usize = 1_000_000;
 /// Approximate maximum size of a page in bytes, unless its first client exceeds it.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Approximate maximum size of the links of one client in a page, in bytes.
+/// Approximate maximum size of the links of a client in a page, in bytes.
 const CLIENT_BYTES_MAX: usize = 256 << 10;
 /// Approximate size of a client or link as written for a reader, without its texts.
 const ROW_BYTES: usize = 192;
@@ -73,7 +73,7 @@ pub(crate) struct Clients {
 #[derive(Default)]
 struct Receivers {
     by_id: HashMap<ReceiverId, Holder>,
-    /// The receivers in `by_id` that have ended, from the one that ended first.
+    /// The receivers in `by_id` that have ended, in the order of their ends.
     ended: VecDeque<ReceiverId>,
 }
 
@@ -254,8 +254,7 @@ impl Clients {
         receivers.by_id.insert(receiver, holder);
     }
 
-    /// Remembers a receiver that has ended, and forgets the one that ended first if there are too
-    /// many.
+    /// Remembers a receiver that has ended. If there are too many, forgets the earliest.
     fn end(&self, receiver: ReceiverId) {
         let mut receivers = self.receivers.write().unwrap_or_else(PoisonError::into_inner);
         receivers.ended.push_back(receiver);

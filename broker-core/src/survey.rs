@@ -58,7 +58,7 @@ impl ReadableKeys {
     /// Every entity.
     pub(crate) const ALL: Self = Self(None);
 
-    /// Whether the reader may read all entities, also those that are created later.
+    /// Whether the reader may read all entities, including future ones.
     pub(crate) const fn is_all(&self) -> bool {
         self.0.is_none()
     }
@@ -104,7 +104,7 @@ impl Survey {
         survey
     }
 
-    /// Adds the sizes of subscriptions to those of their topics.
+    /// Adds the sizes of subscriptions to their topics.
     fn add_subscription_sizes(&mut self) {
         let mut sizes: HashMap<String, u64> = HashMap::new();
         let of_kind = |kind| move |entity: &&mut SurveyedEntity| entity.row.kind == kind;

@@ -30,7 +30,7 @@ pub struct Tap {
 impl Access {
     /// Opens a tap on an entity. It shows the heads of the messages that are accepted from now on,
     /// at most 50 and 256 KiB of heads in a second, and counts the others. Of a topic, it shows
-    /// messages that clients publish, and counts those that were scheduled or forwarded to it.
+    /// messages that clients publish, and counts scheduled and forwarded ones.
     ///
     /// # Errors
     /// `Unauthorized`, `EntityNotFound`; `InvalidOperation` for a sub-queue; `ServerBusy` if too

@@ -90,8 +90,7 @@ impl<M: Machine> Shell<M> {
         self
     }
 
-    /// Shows the accepted messages that are durable. It runs before any of them is handed out, so
-    /// that a message that is consumed at once is among them.
+    /// Shows the accepted messages that are durable. It runs before receivers get them, so that a message that is consumed at once is among them.
     pub(super) fn show_accepted(
         &mut self,
         now: Timestamp,

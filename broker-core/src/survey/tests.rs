@@ -63,7 +63,7 @@ fn rates_follow_from_two_readings() {
     assert_eq!(between(readings(10, 5), readings(30, 25)), rates(10.0, 0.0));
     assert_eq!(between(readings(10, 5), readings(30, 5)), rates(10.0, 10.0));
     assert_eq!(between(readings(10, 5), readings(10, 1)), rates(0.0, 2.0));
-    // Values of one turn can be read in part.
+    // A reader may see a part of the values of a turn.
     assert_eq!(between(readings(10, 5), readings(9, 7)), rates(0.0, 0.0));
     assert_eq!(Rates::between(&readings(1, 1), &readings(2, 1), TimeSpan::ZERO), None);
 }

@@ -255,7 +255,7 @@ async fn tap_shows_no_message_whose_append_fails() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
-/// CON-34: a topic shows published messages, also those that no subscription selects.
+/// CON-34: a topic shows published messages, with or without a subscription that selects them.
 #[tokio::test]
 async fn tap_of_a_topic_shows_published_messages() {
     let (broker, clock) = start().await;
