@@ -65,6 +65,8 @@ const ATTACH_BYTES: u64 = 64 << 10;
 /// The token of a connection, and the tokens of an AMQP connection.
 const TOKEN_BYTES: u64 = 16 << 10;
 const AMQP_TOKENS_BYTES: u64 = 128 << 10;
+/// Messages that wait for the reader of a tap, and those of a page.
+const TAP_BYTES: u64 = 512 << 10;
 /// Cached rights of a client.
 const RIGHTS_BYTES: u64 = 16 << 10;
 /// Additional memory of a TLS connection, by the limits of the library: partly read and partly
@@ -186,6 +188,11 @@ impl Config {
                 "explanations of rules",
                 described,
                 Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
+            ),
+            Row::shared(
+                "taps",
+                "limits.tap_count_max",
+                (limits.tap_count_max as u64).saturating_mul(TAP_BYTES),
             ),
             Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(

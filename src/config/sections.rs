@@ -154,6 +154,8 @@ section! {
         inbound_bytes_max, Numbers(MEMORY, "bytes");
         /// Memory for unsent answers of all connections; over it, the slowest yields
         outbound_bytes_max, Numbers(MEMORY, "bytes");
+        /// Open streams of the JSON API; a further one gets `ServerBusy`. 0: none
+        stream_count_max, Numbers(0..=10_000, "streams");
         /// Time for the head of a request
         head_timeout, Spans(PATIENCE);
         /// Time for a body, after which it must arrive with 16 KiB/s

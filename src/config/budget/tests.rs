@@ -60,6 +60,7 @@ fn each_row_of_the_sum_has_its_size() {
         ("messages in transfer to an entity or a forwarder", 131_072, 0),
         ("lists and declaration plans", 655_360, 0),
         ("explanations of rules", 524_288, 0),
+        ("taps", 32_768, 0),
         ("data waiting for the disk", 262_144, 0),
         ("content cache", 65_536, 0),
         ("spans waiting for a collector", 75_584, 0),

@@ -55,6 +55,9 @@ pub struct HttpConfig {
     pub inbound_bytes_max: u64,
     /// `http.outbound_bytes_max`: maximum of bytes of unwritten answers, with the same rules.
     pub outbound_bytes_max: u64,
+    /// `http.stream_count_max`: maximum number of open streams (CON-33). A further one is refused
+    /// with `ServerBusy`.
+    pub stream_count_max: usize,
     /// `http.head_timeout`: maximum time until the request line and headers have arrived.
     pub head_timeout: Duration,
     /// `http.body_timeout`: time after which a partial request body must arrive at a minimum pace.
@@ -97,6 +100,7 @@ impl Default for HttpConfig {
             connection_count_max: 5_000,
             inbound_bytes_max: 64 << 20,
             outbound_bytes_max: 128 << 20,
+            stream_count_max: 64,
             head_timeout: Duration::from_secs(5),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),

@@ -90,6 +90,8 @@ pub(crate) enum ApiRoute {
     Entities,
     /// `/clients`
     Clients,
+    /// `/watch`
+    Watch,
     /// `/topics`
     Topics,
     /// `/topics/{topic}`
@@ -180,6 +182,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
         ["entities"] => ApiRoute::Entities,
         ["clients"] => ApiRoute::Clients,
+        ["watch"] => ApiRoute::Watch,
         ["timeline"] => ApiRoute::Timeline { path: String::new() },
         ["policies", ref below @ ..] => return read_policies("", below),
         ["queues", queue, "policies", ref below @ ..] => return read_policies(queue, below),

@@ -280,7 +280,8 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Queues
                 | ApiRoute::Topics
                 | ApiRoute::Entities
-                | ApiRoute::Clients,
+                | ApiRoute::Clients
+                | ApiRoute::Watch,
             ),
         )
         | None => (Surface::Management, false, ""),

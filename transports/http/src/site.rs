@@ -23,6 +23,8 @@ pub(crate) struct Site {
     pub(crate) outbound: Arc<Pool>,
     /// Limits metrics pages to one at a time, since their size is unknown in advance.
     pub(crate) metrics_turn: Arc<Semaphore>,
+    /// Places of open streams (CON-33).
+    pub(crate) streams: Arc<Semaphore>,
     /// Clients that were refused because of their address.
     pub(crate) strangers: Strangers,
     /// Open connections.
@@ -40,6 +42,7 @@ impl Site {
             inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
             metrics_turn: Arc::new(Semaphore::new(1)),
+            streams: Arc::new(Semaphore::new(config.stream_count_max)),
             strangers: Strangers::default(),
             places: Places::of_requests(config.connection_count_max.max(1)),
             config,

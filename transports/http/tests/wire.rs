@@ -27,4 +27,5 @@ mod wire {
     mod security;
     mod signed;
     mod topics;
+    mod watch;
 }

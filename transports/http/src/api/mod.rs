@@ -22,6 +22,7 @@ mod rules;
 mod sessions;
 mod subscriptions;
 mod topics;
+mod watch;
 
 pub use openapi::openapi_json;
 
@@ -71,6 +72,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Rule { .. } => rules::METHODS,
         ApiRoute::Policy { .. } => policies::METHODS,
         ApiRoute::Declaration
+        | ApiRoute::Watch
         | ApiRoute::Explain { .. }
         | ApiRoute::PolicyKeys { .. }
         | ApiRoute::RegenerateKey { .. } => "POST, OPTIONS",
@@ -104,6 +106,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
         | ApiRoute::SessionState { .. }
+        | ApiRoute::Watch
         | ApiRoute::Lock { .. }
         | ApiRoute::Topic { .. }
         | ApiRoute::Subscription { .. }
@@ -164,6 +167,7 @@ pub(crate) async fn dispatch(
         ApiRoute::Timeline { path } => inspect::timeline(exchange, path).await,
         ApiRoute::Entities => inspect::entities(exchange).await,
         ApiRoute::Clients => inspect::clients(exchange).await,
+        ApiRoute::Watch => watch::watch(exchange, payload).await,
         ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => topics::one(exchange, payload, method, topic).await,
         ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,

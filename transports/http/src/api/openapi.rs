@@ -10,7 +10,7 @@ use peeklock_json::PlanResultView;
 
 use super::{
     content, inspect, lock, messages, namespace, policies, queues, rules, sessions, subscriptions,
-    topics,
+    topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -89,6 +89,7 @@ pub fn openapi_json() -> String {
         policies::Operations::openapi(),
         inspect::Operations::openapi(),
         content::Operations::openapi(),
+        watch::Operations::openapi(),
     ] {
         document.merge(operations);
     }

@@ -117,6 +117,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
         ("get", "/entities" | "/clients") => Action::Overview,
+        ("post", "/watch") => return (Action::Inspect, "orders"),
         (
             "get",
             "/heads"
@@ -170,6 +171,11 @@ async fn json_rows(server: &Server) -> Vec<Row> {
                 "/declaration" => {
                     rows.extend(declarations());
                     continue;
+                }
+                // Refused because of its query, after the rights were checked.
+                "/watch" => {
+                    let query = r#"{"name": "locks", "path": "orders", "query": {"top": 501}}"#;
+                    row.body = format!(r#"{{"subjects": [{query}]}}"#);
                 }
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
