@@ -58,6 +58,11 @@ impl ReadableKeys {
     /// Every entity.
     pub(crate) const ALL: Self = Self(None);
 
+    /// No entity.
+    pub(crate) fn none() -> Self {
+        Self(Some(HashSet::new()))
+    }
+
     /// Whether the reader may read all entities, including future ones.
     pub(crate) const fn is_all(&self) -> bool {
         self.0.is_none()

@@ -25,6 +25,7 @@ use crate::findings::{
 };
 use crate::heads::BodyReader;
 use crate::ids::{ReceiverId, SequenceNumber};
+use crate::survey::ReadableKeys;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Maximum number of commands for one answer.
@@ -47,6 +48,7 @@ impl Access {
         &self,
         path: &str,
         question: Question,
+        readable: &ReadableKeys,
     ) -> Result<Findings, BrokerError> {
         let found = match question {
             Question::Heads(query) => Found::Heads(self.head_page(path, query).await?),
@@ -66,9 +68,9 @@ impl Access {
                 let body = self.body(path, sequence).await?;
                 Found::Body(self.part(path, body, (from, length)).await?)
             }
-            Question::Timeline(query) => Found::Timeline(self.namespace_timeline(query).await?),
-            Question::Entities(query) => Found::Entities(self.entity_page(&query).await?),
-            Question::Clients(query) => Found::Clients(self.client_page(&query).await?),
+            Question::Timeline(query) => Found::Timeline(self.namespace_timeline(query, readable).await?),
+            Question::Entities(query) => Found::Entities(self.entity_page(&query, readable).await),
+            Question::Clients(query) => Found::Clients(self.client_page(&query, readable).await),
             Question::Tap { tap } => Found::Tap(self.tap_page(path, tap).await?),
         };
         Ok(Findings { at: self.broker.now(), found })

@@ -9,6 +9,7 @@ use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdat
 use crate::error::{BrokerError, Rejection};
 use crate::management::{Managed, Management, Page, SampleMessage};
 use crate::path::{EntityAddress, subscription_path};
+use crate::survey::ReadableKeys;
 
 /// A management request that its principal may make.
 pub(super) struct AllowedRequest {
@@ -18,6 +19,9 @@ pub(super) struct AllowedRequest {
     pub(super) request: Management,
     /// Entities that a list may contain; empty for other requests.
     pub(super) listing: Listing,
+    /// Entities that the answer to a question about the namespace may contain; none for other
+    /// requests.
+    pub(super) readable: ReadableKeys,
 }
 
 impl Access {
@@ -41,7 +45,7 @@ impl Access {
         path: &str,
         request: Management,
     ) -> Result<AllowedRequest, BrokerError> {
-        let mut listing = Listing::empty();
+        let (mut listing, mut readable) = (Listing::empty(), ReadableKeys::none());
         let path = match &request {
             Management::CreateQueue(properties) => {
                 self.allow(Action::Create, path).await?;
@@ -75,7 +79,10 @@ impl Access {
                 self.judge_declaration(declaration).await?;
                 String::new()
             }
-            Management::Inspect(question) if question.is_of_namespace(path) => String::new(),
+            Management::Inspect(question) if question.is_of_namespace(path) => {
+                readable = self.readable(question.action()).await?;
+                String::new()
+            }
             Management::Namespace
             | Management::Queue
             | Management::UpdateQueue(..)
@@ -105,7 +112,7 @@ impl Access {
             | Management::RegenerateKey(..)
             | Management::Inspect(_) => self.allow(request.action(), path).await?,
         };
-        Ok(AllowedRequest { access: self.clone(), path, request, listing })
+        Ok(AllowedRequest { access: self.clone(), path, request, listing, readable })
     }
 
     /// Maximum number of entries of a page of a list (ENT-30).
@@ -235,7 +242,7 @@ impl AllowedRequest {
                 Managed::PolicyKeys(Box::new(keys))
             }
             Management::Inspect(question) => {
-                Managed::Findings(Box::new(access.find(path, *question).await?))
+                Managed::Findings(Box::new(access.find(path, *question, &self.readable).await?))
             }
             Management::Plan(declaration) => {
                 Managed::Plan(Box::new(declare::planned(broker, &declaration).await?.plan))

@@ -23,17 +23,22 @@ const TIMELINE_TIME: TimeSpan = TimeSpan::from_ms(250);
 
 impl Access {
     /// Lists entities with their counts and rates. No entity is asked.
-    pub(super) async fn entity_page(&self, query: &EntityQuery) -> Result<EntityPage, BrokerError> {
-        let readable = self.readable(Action::Overview).await?;
-        let survey = self.broker.survey().await;
-        Ok(survey.page(query, &readable).await)
+    pub(super) async fn entity_page(
+        &self,
+        query: &EntityQuery,
+        readable: &ReadableKeys,
+    ) -> EntityPage {
+        self.broker.survey().await.page(query, readable).await
     }
 
     /// Lists clients with their links on entities that the reader may read. A reader of the whole
     /// namespace also sees clients without links.
-    pub(super) async fn client_page(&self, query: &ClientQuery) -> Result<ClientPage, BrokerError> {
-        let readable = self.readable(Action::Overview).await?;
-        Ok(self.broker.shared.clients.page(query, &readable).await)
+    pub(super) async fn client_page(
+        &self,
+        query: &ClientQuery,
+        readable: &ReadableKeys,
+    ) -> ClientPage {
+        self.broker.shared.clients.page(query, readable).await
     }
 
     /// Counts the messages of all entities by instant. The entities with the most messages come
@@ -41,8 +46,8 @@ impl Access {
     pub(super) async fn namespace_timeline(
         &self,
         query: TimelineQuery,
+        readable: &ReadableKeys,
     ) -> Result<Timeline, BrokerError> {
-        let readable = self.readable(Action::Inspect).await?;
         let survey = self.broker.survey().await;
         let mut entities: Vec<(u64, Arc<str>)> = Vec::new();
         for entity in survey.entities.iter().filter(|entity| readable.contains(&entity.key)) {
@@ -81,8 +86,9 @@ impl Access {
         Ok(sum)
     }
 
-    /// Returns the entities on which an action is granted.
-    async fn readable(&self, action: Action) -> Result<ReadableKeys, BrokerError> {
+    /// Returns the entities on which an action is granted. Call it before the request waits for its
+    /// turn, since a refusal may take its time (SEC-26).
+    pub(super) async fn readable(&self, action: Action) -> Result<ReadableKeys, BrokerError> {
         let all = || {
             let kinds = [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription];
             let paths = kinds.map(|kind| self.broker.paths_of(kind, "", 0, usize::MAX));
