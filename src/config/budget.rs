@@ -65,8 +65,14 @@ const ATTACH_BYTES: u64 = 64 << 10;
 /// The token of a connection, and the tokens of an AMQP connection.
 const TOKEN_BYTES: u64 = 16 << 10;
 const AMQP_TOKENS_BYTES: u64 = 128 << 10;
-/// Messages that wait for the reader of a tap, and those of a page.
-const TAP_BYTES: u64 = 512 << 10;
+/// Messages that wait for the reader of a tap.
+const TAP_BYTES: u64 = 256 << 10;
+/// Names that are remembered of clients whose links have ended.
+const ENDED_CLIENTS_BYTES: u64 = 6 << 20;
+/// A client and a link in the list of clients, which has at most so many links.
+const CLIENT_BYTES: u64 = 600;
+const CLIENT_LINK_BYTES: u64 = 400;
+const CLIENT_LINKS_MAX: u64 = 1_000_000;
 /// Cached rights of a client.
 const RIGHTS_BYTES: u64 = 16 << 10;
 /// Additional memory of a TLS connection, by the limits of the library: partly read and partly
@@ -190,10 +196,11 @@ impl Config {
                 Access::EXPLANATIONS_MAX.saturating_mul(explained_bytes),
             ),
             Row::shared(
-                "taps",
+                "open taps",
                 "limits.tap_count_max",
                 (limits.tap_count_max as u64).saturating_mul(TAP_BYTES),
             ),
+            Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(
                 "content cache",
@@ -286,6 +293,14 @@ impl Config {
             .saturating_mul(TOKEN_BYTES)
             .saturating_add(amqp.saturating_mul(AMQP_TOKENS_BYTES));
         let tls = if self.tls.enabled { TLS_BYTES } else { 0 };
+        let listed_links = websocket
+            .saturating_mul(self.websocket.link_count_max as u64)
+            .saturating_add(amqp.saturating_mul(own_links as u64))
+            .saturating_add(shared_links)
+            .min(CLIENT_LINKS_MAX);
+        let listed = all
+            .saturating_mul(CLIENT_BYTES)
+            .saturating_add(listed_links.saturating_mul(CLIENT_LINK_BYTES));
         let count_max = "limits.connection_count_max";
         vec![
             Row::each("HTTP connections", "http.connection_count_max", (http, HTTP_BYTES)),
@@ -310,6 +325,7 @@ impl Config {
             Row::shared("tokens", count_max, issuer).and_each((1, tokens)),
             Row::each("cached rights", count_max, (all, RIGHTS_BYTES)),
             Row::each("TLS connections", count_max, (all, tls)),
+            Row::each("list of clients for operators", count_max, (1, listed)),
             Row::each(
                 "outgoing connections to brokers and webhooks",
                 "limits.forwarder_thread_count_max",

@@ -68,7 +68,9 @@ impl Access {
                 let body = self.body(path, sequence).await?;
                 Found::Body(self.part(path, body, (from, length)).await?)
             }
-            Question::Timeline(query) => Found::Timeline(self.namespace_timeline(query, readable).await?),
+            Question::Timeline(query) => {
+                Found::Timeline(self.namespace_timeline(query, readable).await?)
+            }
             Question::Entities(query) => Found::Entities(self.entity_page(&query, readable).await),
             Question::Clients(query) => Found::Clients(self.client_page(&query, readable).await),
             Question::Tap { tap } => Found::Tap(self.tap_page(path, tap).await?),
