@@ -52,7 +52,7 @@ pub const CLIENTS_HELP: &str = concat!(
     "\
 Examples:
   peeklock clients
-  peeklock clients --entity orders --links         clients of one queue, with their links
+  peeklock clients --entity orders --links         clients of a queue, with their links
   peeklock clients --transport amqp
 
 ",
@@ -133,7 +133,7 @@ impl From<SessionSort> for SessionOrder {
 
 #[derive(Args)]
 pub struct ClientsFlags {
-    /// Show only clients of one transport, such as amqp
+    /// Show only clients of this transport, such as amqp
     #[arg(long, value_name = "NAME")]
     transport: Option<String>,
     /// Show only clients with a link to this entity

@@ -63,7 +63,7 @@ pub struct InspectFlags {
     /// Start with messages enqueued at this instant, such as 2026-05-01T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = when, requires = "entity")]
     since: Option<When>,
-    /// Show only messages of one session
+    /// Show only messages of this session
     #[arg(long, value_name = "ID", requires = "entity")]
     session: Option<String>,
     /// Write the bytes of the body of this message, unchanged
@@ -73,7 +73,7 @@ pub struct InspectFlags {
     /// Show only entities that meet all of these conditions
     #[arg(long, value_name = "CONDITION", value_delimiter = ',', conflicts_with = "entity")]
     condition: Vec<Condition>,
-    /// Show only entities of one kind
+    /// Show only entities of this kind
     #[arg(long, value_name = "KIND", conflicts_with = "entity")]
     kind: Option<Kind>,
     /// Show only entities whose path contains this text

@@ -69,9 +69,10 @@ const AMQP_TOKENS_BYTES: u64 = 128 << 10;
 const TAP_BYTES: u64 = 256 << 10;
 /// Names that are remembered of clients whose links have ended.
 const ENDED_CLIENTS_BYTES: u64 = 6 << 20;
-/// A client and a link in the list of clients, which has at most so many links.
+/// Memory of a client and of a link in the list of clients.
 const CLIENT_BYTES: u64 = 600;
 const CLIENT_LINK_BYTES: u64 = 400;
+/// Maximum number of links in that list.
 const CLIENT_LINKS_MAX: u64 = 1_000_000;
 /// Cached rights of a client.
 const RIGHTS_BYTES: u64 = 16 << 10;

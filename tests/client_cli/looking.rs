@@ -133,7 +133,7 @@ fn sessions_show_their_messages_and_state() {
     running.end();
 }
 
-/// CON-28, CON-41: scheduled messages are counted by slot, of one entity and of all.
+/// CON-28, CON-41: scheduled messages are counted by slot, in an entity and in the namespace.
 #[test]
 fn schedule_is_shown_by_slot() {
     let broker = Broker::with_queue(&[]);

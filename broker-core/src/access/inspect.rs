@@ -302,7 +302,7 @@ impl Access {
     }
 }
 
-/// Bounds of the commands of one answer.
+/// Bounds of the commands for an answer.
 struct Bounds<'b> {
     broker: &'b Broker,
     until: Timestamp,

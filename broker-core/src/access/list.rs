@@ -146,7 +146,7 @@ impl Access {
         Ok(Listing { kind, readable })
     }
 
-    /// Returns those of the paths in a container on which an action is granted; `None` if it is
+    /// Returns the paths in a container on which an action is granted; `None` if it is
     /// granted on the container, so that it covers all. The authorizer gets at most one question for
     /// the container and one for all paths.
     pub(super) async fn granted_paths(

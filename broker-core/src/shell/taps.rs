@@ -1,7 +1,7 @@
 //! Shows accepted messages to the taps of the entity (CON-34), between steps 4 and 5 of the data
 //! path: a message is shown when it is durable, before any receiver gets it.
 //!
-//! A queue keeps what it accepted, so the shell asks it for the messages above the last shown
+//! A queue keeps the messages it accepted, so the shell asks it for the messages above the last shown
 //! number. A topic keeps no published message, so the shell notes the start of each content until
 //! its stage is durable.
 

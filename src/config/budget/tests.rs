@@ -21,7 +21,7 @@ const KEPT: [&str; 13] = [
     // Each belongs to a message and is smaller than a locked message.
     "properties added by settlement and rules",
     "messages of `--ephemeral`",
-    // Part of what each entity takes.
+    // Part of the memory of each entity.
     "counts of entities for operators",
 ];
 

@@ -27,7 +27,7 @@ const STREAMED_BYTES: usize = 512 << 10;
 
 /// Read the body of a message.
 ///
-/// With `Range: bytes=FIRST-LAST` the answer has that part, at most 4 MiB of it; without, the whole
+/// With `Range: bytes=FIRST-LAST` the answer has that part, at most 4 MiB; without it, the whole
 /// body. A body of an AMQP value or sequence is the encoded section; `Peeklock-Body-Kind` has the
 /// kind. Reading changes nothing.
 #[utoipa::path(get, operation_id = "get_body", path = "/queues/{queue}/messages/{sequenceNumber}/body",

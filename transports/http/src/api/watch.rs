@@ -20,8 +20,6 @@ use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::{self, Bytes};
 use futures_util::stream;
-use peeklock_core::Access;
-use peeklock_core::access::Tap;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
@@ -29,6 +27,7 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::inspect::{Findings, Found};
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::time::TimeSpan;
+use peeklock_core::{Access, Tap};
 use peeklock_json::{
     ClientQueryForm, EntityQueryForm, FindingsView, Instant, LockQueryForm, QuestionForm,
     QueueView, SessionQueryForm, SubscriptionView, TimelineQueryForm, TopicView,
@@ -65,7 +64,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 const ROW_BYTES: usize = 48;
 /// Maximum bytes that the stream hands to the socket at once.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// Memory of a stream: an event, what is kept, and a piece in the socket's buffer.
+/// Memory of a stream: an event, kept keys, and a piece in the socket's buffer.
 const STREAM_BYTES: usize = 256 << 10;
 
 /// Subjects to watch, 1 to 16.
@@ -480,8 +479,8 @@ impl State {
         state
     }
 
-    /// Returns the event that leads from the state that was sent to this one, and what to keep of
-    /// this one.
+    /// Returns the event that leads from the state that was sent to this one, and the keys to
+    /// keep.
     fn news(
         self,
         index: usize,

@@ -131,8 +131,8 @@ async fn body(server: &Server, number: u64, range: &str) -> Answer {
     server.ask(&format!("GET {Q}/messages/{number}/body{range}"), "").await
 }
 
-/// CON-03, CON-69: a body is read whole or by range, at most 4 MiB of it, and leaves as an
-/// attachment in a sandbox, whatever its content type.
+/// CON-03, CON-69: a body is read whole or by range, at most 4 MiB, and leaves as an
+/// attachment in a sandbox, also with the content type of a document.
 #[tokio::test]
 async fn body_is_read_by_range_and_is_no_document() {
     let server = Server::start().await;

@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Whether the server ends the connection, whatever it sends before.
+    /// Whether the server ends the connection, after any further bytes.
     async fn ends(&mut self) -> bool {
         while self.more().await {}
         true
