@@ -568,3 +568,35 @@ fn inquiry_is_refused_outside_of_its_bounds() {
     let dead_letters = Inquiry::Heads(HeadQuery { order, ..all_heads() });
     assert!(stand.queue.inspect(SubQueue::DeadLetter, &dead_letters, stand.now).is_err());
 }
+
+/// CON-02, LIF-05: messages on their way to another entity are listed, whether the queue forwards all or a sender has
+/// named a destination.
+#[test]
+fn inspection_lists_messages_in_transfer() {
+    let mut stand = Stand::new(|queue| queue.forward_to = Some("b".into()));
+    stand.send(3, |_| {});
+    let content = Message::new("").encode();
+    let envelope = content.envelope(&PropertyLimits::default(), &KEY);
+    let messages = vec![crate::command::InboundMessage { content, envelope }; 2];
+    stand.ask(Command::SendVia { destination: "c".into(), messages });
+    stand.wait();
+    stand.send(2, |_| {});
+    let query =
+        HeadQuery { states: HeadStates::default().with(HeadState::Transferring), ..all_heads() };
+    for is_descending in [false, true] {
+        for start in [HeadStart::End, HeadStart::Number(SequenceNumber(4))] {
+            let query = HeadQuery { is_descending, start, ..query.clone() };
+            let found = stand.heads(SubQueue::Main, &query);
+            assert_eq!(found, stand.plain_heads(SubQueue::Main, &query), "{query:?}");
+            assert!(!found.is_empty());
+        }
+    }
+    assert!(stand.heads(SubQueue::Main, &query).len() >= 5);
+    let start = HeadStart::Number(SequenceNumber(4));
+    let inquiry = Inquiry::Heads(HeadQuery { start, count_max: 1, ..query });
+    let Excerpt::Heads { heads, .. } = stand.excerpt(SubQueue::Main, &inquiry) else {
+        panic!("other excerpt")
+    };
+    assert_eq!(heads[0].destination.as_deref(), Some("c"));
+    assert!(heads[0].expires_at.is_never() && heads[0].lock.is_none());
+}
