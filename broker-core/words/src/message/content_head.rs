@@ -217,15 +217,15 @@ mod tests {
             let length = content.len() as u64;
             let whole = Content::parse(content.clone()).unwrap();
             let (message, sections) = (whole.decode().unwrap(), whole.sections());
-            let body = sections.body.len();
-            let body_at = content.len() - sections.footer.len() - body;
+            let body_bytes = sections.body.len();
+            let body_at = content.len() - sections.footer.len() - body_bytes;
             let mut is_known = false;
             for end in 0..=content.len() {
                 let head = ContentHead::parse(&content.slice(..end), length).unwrap();
                 assert!(head.is_some() || !is_known, "a longer prefix is too short");
                 let Some(head) = head else { continue };
                 is_known = true;
-                assert!(end > body_at || body == 0, "a head without the start of its body");
+                assert!(end > body_at || body_bytes == 0, "a head without the start of its body");
                 let (mut joined, mut at) = (Vec::new(), body_at as u64);
                 let mut next = head.body().cloned().map(FoundSection::Section);
                 while let Some(FoundSection::Section(section)) = next {
@@ -242,7 +242,7 @@ mod tests {
                     BodyKind::Sequence => Body::Sequence(joined.into()),
                 };
                 assert_eq!(Message { body, ..head.message().unwrap() }, message);
-                assert!(at as usize <= body_at + body);
+                assert!(at <= (body_at + body_bytes) as u64);
             }
             assert!(is_known, "the whole content is a prefix that is long enough");
         }
