@@ -1,9 +1,9 @@
 //! Shows accepted messages to the taps of the entity (CON-34), between steps 4 and 5 of the data
 //! path: a message is shown when it is durable, before any receiver gets it.
 //!
-//! A queue keeps the messages it accepted, so the shell asks it for the messages above the last shown
-//! number. A topic keeps no published message, so the shell notes the start of each content until
-//! its stage is durable.
+//! A queue keeps accepted messages, so the shell asks it for all above the last shown number. A
+//! topic keeps no published message, so the shell notes the start of each content until its stage
+//! is durable.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -90,7 +90,8 @@ impl<M: Machine> Shell<M> {
         self
     }
 
-    /// Shows the accepted messages that are durable. It runs before receivers get them, so that a message that is consumed at once is among them.
+    /// Shows the accepted messages that are durable. It runs before receivers get them, so that a
+    /// message that is consumed at once is among them.
     pub(super) fn show_accepted(
         &mut self,
         now: Timestamp,
