@@ -2,6 +2,7 @@
 //! clock.
 
 mod inspect;
+mod inspect_rows;
 mod leaving;
 mod weighed;
 
