@@ -194,6 +194,7 @@ impl Admin {
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::inspect::{Found, HeadQuery, Question};
+    /// use peeklock::message::Message;
     /// # use peeklock::testing::TestBroker;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -202,7 +203,7 @@ impl Admin {
     /// # let client = test.client();
     /// let admin = client.admin();
     /// admin.create_queue("orders").await?;
-    /// client.sender("orders")?.send("two coffees").await?;
+    /// client.sender("orders")?.send(Message::new("two coffees")).await?;
     /// let findings = admin.inspect("orders", Question::Heads(HeadQuery::default())).await?;
     /// let Found::Heads(page) = findings.found else { panic!("heads were asked for") };
     /// assert_eq!(page.heads[0].content.as_ref().map(|it| it.body_bytes), Some(11));
