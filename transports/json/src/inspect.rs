@@ -8,6 +8,8 @@ mod list;
 mod lock;
 mod message;
 mod question;
+#[cfg(test)]
+mod tests;
 
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};

@@ -277,7 +277,7 @@ pub(super) fn decode(name: &str, text: &str) -> Result<Vec<u8>, Rejection> {
 }
 
 /// Returns the start of a body as text, cut at a character; `None` if it is not text.
-fn text_start(start: &[u8], body_bytes: u64) -> Option<&str> {
+pub(super) fn text_start(start: &[u8], body_bytes: u64) -> Option<&str> {
     match std::str::from_utf8(start) {
         Ok(text) => Some(text),
         // The last character continues after the start.

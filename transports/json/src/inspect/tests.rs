@@ -1,0 +1,134 @@
+use peeklock_core::condition::Condition;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{
+    BODY_BYTES_MAX, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, LockQuery, Question,
+    ROW_COUNT_MAX, SessionOrder, SessionQuery,
+};
+use peeklock_core::time::Timestamp;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
+
+fn read(json: &str) -> Result<Question, Rejection> {
+    let form: QuestionForm = serde_json::from_str(json).unwrap();
+    form.to_question(NOW)
+}
+
+/// CON-02, CON-03, CON-25, CON-28: a question is read with its defaults, and written so that it is
+/// read as the same question.
+#[test]
+fn question_survives_a_round_trip() {
+    assert_eq!(read(r#"{"heads":{}}"#).unwrap(), Question::Heads(HeadQuery::default()));
+    for text in [
+        r#"{"heads":{"states":["locked","expired"],"sort":"expiry","descending":true,"fromUtc":"2026-05-01T12:00:00Z"}}"#,
+        r#"{"heads":{"from":7,"count":500,"sessionId":"s"}}"#,
+        r#"{"locks":{"sort":"age","top":1}}"#,
+        r#"{"sessions":{"sort":"stateSize","stateSetAfterUtc":"2026-05-01T12:00:00Z"}}"#,
+        r#"{"sessionState":{"sessionId":"s","from":3}}"#,
+        r#"{"timeline":{"of":"expiring","slotSeconds":10,"slots":240}}"#,
+        r#"{"body":{"sequenceNumber":7,"length":4194304}}"#,
+        r#"{"entities":{"path":"a","conditions":["grows","grows"],"sort":"removedPerSecond"}}"#,
+        r#"{"clients":{"name":"billing"}}"#,
+        r#"{"tap":{"tap":9007199254740991}}"#,
+    ] {
+        let question = read(text).unwrap();
+        let written = serde_json::to_string(&QuestionForm::from(&question)).unwrap();
+        assert_eq!(read(&written).unwrap(), question, "{written}");
+    }
+}
+
+/// CON-02, CON-03, CON-25, CON-28: each bound is accepted, and the next value is refused with a
+/// text that has the bound.
+#[test]
+fn bounds_are_named_when_they_are_exceeded() {
+    let most = ROW_COUNT_MAX;
+    for (form, name) in [
+        ("heads", "count"),
+        ("locks", "top"),
+        ("sessions", "top"),
+        ("entities", "top"),
+        ("clients", "top"),
+    ] {
+        let question = |count: u32| read(&format!(r#"{{"{form}":{{"{name}":{count}}}}}"#));
+        assert!(question(1).is_ok() && question(most).is_ok(), "{form}");
+        for count in [0, most + 1] {
+            let refused = question(count).unwrap_err();
+            assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
+            assert!(refused.detail().contains("500"), "{refused:?}");
+        }
+    }
+    for (slots, seconds, is_taken) in [
+        (1, 10, true),
+        (240, 86_400, true),
+        (0, 10, false),
+        (241, 10, false),
+        (1, 9, false),
+        (1, 86_401, false),
+    ] {
+        let text = format!(r#"{{"timeline":{{"slots":{slots},"slotSeconds":{seconds}}}}}"#);
+        assert_eq!(read(&text).is_ok(), is_taken, "{text}");
+    }
+    let body =
+        |length: u64| read(&format!(r#"{{"body":{{"sequenceNumber":1,"length":{length}}}}}"#));
+    assert!(body(BODY_BYTES_MAX).is_ok() && body(BODY_BYTES_MAX + 1).is_err());
+}
+
+/// CON-02: a position is the text of the same list; garbage and positions of other lists are
+/// refused.
+#[test]
+fn position_belongs_to_its_list() {
+    let cursor = Cursor { at: NOW, sequence: SequenceNumber(u64::MAX) };
+    let start = HeadStart::After(cursor);
+    let query = HeadQuery { order: HeadOrder::ExpiresAt, start, ..HeadQuery::default() };
+    let form = QuestionForm::from(&Question::Heads(query.clone()));
+    assert_eq!(form.to_question(NOW).unwrap(), Question::Heads(query));
+    let beyond = RowKey { value: -1, name: "ä/ö".into() };
+    let query = SessionQuery {
+        order: SessionOrder::Oldest,
+        is_descending: true,
+        filter: peeklock_core::command::SessionFilter::All,
+        from: None,
+        beyond: Some(beyond),
+        count_max: 9,
+    };
+    let form = QuestionForm::from(&Question::Sessions(query.clone()));
+    assert_eq!(form.to_question(NOW).unwrap(), Question::Sessions(query));
+
+    let text = Paged::Heads.cursor_text(cursor);
+    let query = LockQuery { order: LockOrder::End, from: 0, after: Some(cursor), count_max: 100 };
+    assert_ne!(Paged::Locks.cursor_text(cursor), text);
+    let QuestionForm::Locks(mut form) = QuestionForm::from(&Question::Locks(query)) else {
+        panic!()
+    };
+    form.after = Some(text);
+    assert!(QuestionForm::Locks(form).to_question(NOW).is_err());
+    let long = "A".repeat(POSITION_BYTES_MAX + 1);
+    for text in ["", "A", "AAAA", "####", "AAAAAAAAAAAAAAAA", &long] {
+        let json = format!(r#"{{"heads":{{"after":"{text}"}}}}"#);
+        assert_eq!(read(&json).unwrap_err().condition(), Condition::ArgumentError, "{text}");
+    }
+    assert!(read(r#"{"heads":{"from":1,"fromUtc":"2026-05-01T12:00:00Z"}}"#).is_err());
+}
+
+/// CON-02: a set of states has exactly its states, and the default has all.
+#[test]
+fn states_are_a_set() {
+    let some: HeadStates = [HeadState::Locked, HeadState::Active].into_iter().collect();
+    let found: Vec<_> = HeadState::ALL.into_iter().filter(|it| some.contains(*it)).collect();
+    assert_eq!(found, [HeadState::Locked, HeadState::Active]);
+    assert_eq!(HeadState::ALL.into_iter().collect::<HeadStates>(), HeadStates::ALL);
+    assert!(HeadStates::default().is_empty() && !some.is_empty());
+}
+
+/// CON-03: the start of a body is text up to its last whole character, and Base64 otherwise.
+#[test]
+fn start_of_a_body_is_cut_at_a_character() {
+    use super::message::text_start;
+    let long = format!("{}é", "x".repeat(255));
+    let (start, _) = long.as_bytes().split_at(256);
+    assert_eq!(text_start(start, 300), Some("x".repeat(255).as_str()));
+    assert_eq!(text_start(start, 256), None, "a body that ends within a character is no text");
+    assert_eq!(text_start(b"", 0), Some(""));
+    assert_eq!(text_start(&[0xff, 0xfe], 300), None);
+}
