@@ -48,6 +48,7 @@ mod send;
 mod session;
 mod sql_condition;
 mod subscription;
+mod tap;
 mod tls;
 mod token;
 mod top;
@@ -242,6 +243,9 @@ enum Command {
     /// List connected clients with their links
     #[command(after_help = holders::CLIENTS_HELP)]
     Clients(holders::ClientsFlags),
+    /// Show messages as an entity accepts them, without taking any
+    #[command(after_help = tap::HELP)]
+    Tap(tap::TapFlags),
     /// Look at dead-lettered messages and send them again
     #[command(subcommand, after_help = dlq::HELP)]
     Dlq(dlq::DlqCommand),
@@ -462,6 +466,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Locks(flags)) => holders::locks(&flags),
         Some(Command::Sessions(flags)) => holders::sessions(&flags),
         Some(Command::Clients(flags)) => holders::clients(&flags),
+        Some(Command::Tap(flags)) => tap::run(&flags),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Session(command)) => session::run(&command),

@@ -155,3 +155,24 @@ fn schedule_is_shown_by_slot() {
     broker.ends(2, &["schedule", "show", "orders", "--slot", "1s"]);
     broker.ends(2, &["schedule", "show", "orders", "--slots", "241"]);
 }
+
+/// CON-34, CON-41: a tap shows messages that are accepted while it is open, and takes none.
+#[test]
+fn tap_shows_messages_and_takes_none() {
+    let broker = Broker::with_queue(&[]);
+    broker.send("orders", &["before"]);
+    let mut running = broker.program(&["tap", "orders", "-n", "2", "-o", "ndjson"]).start();
+    assert_eq!(running.log_line(), "the tap on `orders` is open");
+    broker.send("orders", &["a", "b"]);
+    let heads = [running.line(), running.line()];
+    let heads = heads.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let shown = heads.map(|head| (head["sequenceNumber"].clone(), head["bodyStart"].clone()));
+    assert_eq!(shown, [(2.into(), "a".into()), (3.into(), "b".into())]);
+    assert_eq!(running.end().0, 0);
+    assert_eq!(broker.bodies("orders").len(), 3);
+    let mut running = broker.program(&["tap", "orders", "-n", "1"]).start();
+    running.log_line();
+    broker.send("orders", &["c"]);
+    assert!(running.line().contains("  4  "));
+    assert_eq!(running.end().0, 0);
+}
