@@ -263,6 +263,11 @@ impl Clients {
         } else {
             None
         };
+        // Releases memory after many links have ended.
+        let enough = 2 * receivers.by_id.len();
+        if receivers.by_id.capacity() > 2 * enough {
+            receivers.by_id.shrink_to(enough);
+        }
         drop(receivers);
         // The last reference to a client is dropped without the lock.
         drop(forgotten);

@@ -138,6 +138,19 @@ fn ended_receivers_are_remembered_up_to_the_limit() {
     assert_eq!((known.by_id.len(), known.ended.len()), (ENDED_COUNT_MAX, ENDED_COUNT_MAX));
 }
 
+/// CON-24
+#[test]
+fn ended_links_release_their_memory() {
+    let clients = Arc::new(Clients::default());
+    let guard = clients.connect("amqp", None, NOW);
+    let link = |_| guard.link(identity(&clients, "orders", LinkRole::Receiver));
+    let links: Vec<Option<LinkGuard>> = (0..20 * ENDED_COUNT_MAX).map(link).collect();
+    drop(links);
+    let known = clients.receivers.read().unwrap();
+    assert_eq!(known.by_id.len(), ENDED_COUNT_MAX);
+    assert!(known.by_id.capacity() <= 8 * ENDED_COUNT_MAX);
+}
+
 /// CON-25
 #[test]
 fn senders_and_browsers_hold_no_locks() {

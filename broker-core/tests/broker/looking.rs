@@ -1,7 +1,7 @@
 //! Lists of entities and clients, holders of locks, and taps, through the questions of operators.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
@@ -314,5 +314,27 @@ async fn taps_are_bounded_and_do_not_use_the_entity() {
     assert!(access.tap("orders").await.is_ok());
     let dead = access.tap("orders/$deadletterqueue").await.err().unwrap();
     assert_eq!(dead.condition(), Condition::InvalidOperation);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// CON-04: the list of ten thousand entities, and its second page, take under 50 ms each.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn list_of_ten_thousand_entities() {
+    let (broker, clock) = start().await;
+    for number in 0..9_999 {
+        broker.create_queue(&format!("q{number:05}"), QueueUpdate::default()).await.unwrap();
+    }
+    for _ in 0..3 {
+        clock.advance(TimeSpan::from_seconds(1));
+        for is_descending in [false, true] {
+            let began = Instant::now();
+            let order = EntityOrder::Accepted;
+            let page = entities(&broker, EntityQuery { order, is_descending, ..ALL }).await;
+            let took = began.elapsed();
+            assert_eq!((page.entities.len(), page.total), (500, 10_000));
+            assert!(took < Duration::from_millis(50), "{took:?}");
+        }
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }
