@@ -8,6 +8,7 @@ use peeklock_core::command::{
     TopicCommand,
 };
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
+use peeklock_core::inspect::{HeadQuery, Inquiry};
 use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
@@ -62,6 +63,7 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
         ("abandon for later", Command::Settle { token, settlement: later }),
         ("renew lock", Command::RenewLock { token }),
         ("peek", Command::Peek { from, count_max }),
+        ("inspect", Command::Inspect(Inquiry::Heads(HeadQuery::default()))),
         ("peek session", Command::PeekSession { session: "s".into(), from, count_max }),
         (
             "accept session",

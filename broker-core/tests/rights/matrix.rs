@@ -10,6 +10,7 @@ use peeklock_core::description::{
 };
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{HeadQuery, Question, TimelineOf, TimelineQuery};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -135,6 +136,9 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
     let of_subscription = || Box::<SubscriptionUpdate>::default();
     let whole = || Patch { cleared: Cleared::ALL, expected_created_at: None };
     let page = || Page { skip: 0, top: Some(9) };
+    let inspect = |question| Management::Inspect(Box::new(question));
+    let body = Question::Body { sequence: SequenceNumber(1), from: 0, length: 1 };
+    let state = Question::SessionState { session: "s".into(), from: 0, length: 1 };
     let retry_policy = Some(Some(retries()));
     let sample = SampleMessage::Inbound(access.broker().inbound(Message::new("a")));
     let all = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
@@ -175,6 +179,11 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         (Action::List, at(), Management::Subscriptions(page())),
         (Action::List, at(), Management::Paths(EntityKind::Queue, page())),
         (Action::Delete, at(), Management::Delete(EntityKind::Topic)),
+        (Action::Inspect, at(), inspect(Question::Heads(HeadQuery::default()))),
+        (Action::Inspect, at(), inspect(Question::Timeline(TIMELINE))),
+        (Action::Inspect, at(), inspect(body)),
+        (Action::Inspect, at(), inspect(state)),
+        (Action::Inspect, at(), inspect(Question::Tap { tap: None })),
         (Action::ListSessions, at(), Management::Sessions(SessionFilter::All, page())),
         (Action::DeleteDeferred, at(), Management::DeleteDeferred(SequenceNumber(1))),
         (
@@ -218,6 +227,14 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         ),
     ]
 }
+
+const TIMELINE: TimelineQuery = TimelineQuery {
+    of: TimelineOf::Scheduled,
+    from: Timestamp::NONE,
+    slot: TimeSpan::from_minutes(1),
+    slot_count: 1,
+    after: None,
+};
 
 /// A retry policy, which any manager may set (RTY-31).
 const fn retries() -> RetryPolicy {
