@@ -75,7 +75,9 @@ pub fn findings_to_json(findings: Findings) -> Vec<String> {
     let view = serde_json::to_value(FindingsView::from(findings)).unwrap_or_default();
     let named = view.as_object().and_then(|view| view.iter().next());
     let Some((kind, page)) = named else { return Vec::new() };
-    match page.get(kind).and_then(serde_json::Value::as_array) {
+    // The rows of a tap are heads.
+    let rows = [kind.as_str(), "heads"].into_iter().find_map(|name| page.get(name)?.as_array());
+    match rows {
         Some(rows) => rows.iter().map(ToString::to_string).collect(),
         None => vec![page.to_string()],
     }
