@@ -6,12 +6,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use actix_web::web::Bytes;
 use peeklock_core::contract::port;
 use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
 /// Renders the metrics page; provided by a metrics plugin.
 pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Finds a file of the console for operators by its path below `/$console/`, which is empty for the
+/// document; provided by a console plugin.
+pub type ConsoleHook = Arc<dyn Fn(&str) -> Option<ConsoleFile> + Send + Sync>;
+
+/// A file of the console.
+#[derive(Clone, Debug)]
+pub struct ConsoleFile {
+    /// Value of `Content-Type`.
+    pub content_type: &'static str,
+    /// Whether the content of its address never changes, so that a browser may keep it forever.
+    pub is_immutable: bool,
+    /// Further headers, such as the content security policy.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// The content.
+    pub content: Bytes,
+}
 
 /// Whether the program is ready to serve; set by its host.
 #[derive(Clone, Default, Debug)]
@@ -84,6 +102,8 @@ pub struct HttpConfig {
     pub i_know: bool,
     /// Renders `/metrics`; none for no such page.
     pub metrics: Option<MetricsHook>,
+    /// Files under `/$console/`; none for no console.
+    pub console: Option<ConsoleHook>,
     /// `/readyz` answers 503 until this is set; without it the broker is ready as soon as it
     /// listens.
     pub readiness: Option<Readiness>,
@@ -113,6 +133,7 @@ impl Default for HttpConfig {
             amqp: Entrance::default(),
             i_know: false,
             metrics: None,
+            console: None,
             readiness: None,
         }
     }

@@ -19,6 +19,7 @@
 //! | `DELETE`, `PUT`, `POST /{entity}/messages/{sequence or id}/{token}` | complete, abandon, renew |
 //! | `PUT`, `GET`, `DELETE /{entity}?api-version=`, `GET /$Resources/queues` | administration over Atom |
 //! | `GET /$api/v1/queues`, and below it | everything, as JSON |
+//! | `GET /$console/` | the files of the console |
 //! | `GET /livez`, `/readyz`, `/health`, `/metrics` | probes |
 //!
 //! In the data plane an entity is the path of a queue or sub-queue with its slashes. In the JSON
@@ -44,6 +45,7 @@ mod site;
 mod socket;
 
 mod body;
+mod console;
 mod deadline;
 mod exchange;
 mod probe;
@@ -63,5 +65,5 @@ mod data;
 mod tests;
 
 pub use api::openapi_json;
-pub use config::{HttpConfig, MetricsHook, Readiness};
+pub use config::{ConsoleFile, ConsoleHook, HttpConfig, MetricsHook, Readiness};
 pub use listener::HttpTransport;

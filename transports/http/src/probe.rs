@@ -7,6 +7,7 @@ use actix_web::http::{StatusCode, header};
 use peeklock_core::StalledTurn;
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_json::Instant;
 use serde::Serialize;
 
 use crate::config::{MetricsHook, Readiness};
@@ -35,6 +36,8 @@ struct Details {
     store: &'static str,
     durable: bool,
     entities: usize,
+    /// Instant at which this listener was made.
+    started_at_utc: Instant,
     /// Reason why new messages are refused, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     shortage: Option<String>,
@@ -76,6 +79,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                     store,
                     durable,
                     entities: site.broker.entity_count(),
+                    started_at_utc: Instant(site.started_at),
                     shortage: shortage.as_ref().map(ToString::to_string),
                     requests_in_progress: site.requests.count(),
                 }

@@ -13,6 +13,7 @@ const SEGMENT: &AsciiSet =
 const MESSAGES: &str = "messages";
 const HEAD: &str = "head";
 const API: [&str; 2] = ["$api", "v1"];
+const CONSOLE: &str = "$console";
 
 /// Resource of a request. Paths of entities are decoded but not validated.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +36,10 @@ pub(crate) enum Route {
     /// A resource of the Atom API
     Atom(AtomRoute),
     Api(ApiRoute),
+    /// `/$console`, and `/$console/{path}`
+    Console {
+        path: String,
+    },
     Unknown,
 }
 
@@ -135,6 +140,10 @@ fn read(segments: &[String], has_version: bool) -> Route {
         && [first, version].into_iter().zip(API).all(|(segment, word)| same(segment, word))
     {
         return read_api(rest).map_or(Route::Unknown, Route::Api);
+    }
+    // Relative addresses in the document need its only address, with one slash at the end.
+    if same(first, CONSOLE) && rest.iter().all(|segment| !segment.is_empty()) {
+        return Route::Console { path: rest.join("/") };
     }
     match segments {
         [probe] if !has_version => match probe.as_str() {

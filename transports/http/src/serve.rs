@@ -29,7 +29,7 @@ use crate::exchange::{Exchange, check_origin};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Socket};
-use crate::{api, data, probe};
+use crate::{api, console, data, probe};
 
 /// Serves a request of the listener.
 pub(crate) async fn serve(
@@ -155,6 +155,7 @@ impl Exchange {
             }
             Route::Api(route) => api::dispatch(self, payload, method, route).await,
             Route::Atom(route) => atom::dispatch(self, payload, method, route).await,
+            Route::Console { path } => console::answer(self, path),
             Route::Unknown => Err(Refusal::no_resource()),
         }
     }
@@ -217,9 +218,8 @@ fn token(request: &HttpRequest) -> Option<Box<str>> {
 /// Returns the methods of a resource, as the `Allow` header lists them.
 fn methods(route: &Route) -> Option<&'static str> {
     Some(match route {
-        Route::Probe(Probe::Live | Probe::Ready | Probe::Health | Probe::Metrics) => {
-            "GET, HEAD, OPTIONS"
-        }
+        Route::Probe(Probe::Live | Probe::Ready | Probe::Health | Probe::Metrics)
+        | Route::Console { .. } => "GET, HEAD, OPTIONS",
         Route::Messages { .. } => "POST, OPTIONS",
         Route::Head { .. } => "POST, DELETE, OPTIONS",
         Route::Lock { .. } => "DELETE, PUT, POST, OPTIONS",
@@ -271,6 +271,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
         )) => (Surface::Management, false, path.as_str()),
         Some(
             Route::Probe(_)
+            | Route::Console { .. }
             | Route::Atom(_)
             | Route::Unknown
             | Route::Api(

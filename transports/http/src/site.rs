@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use peeklock_core::Broker;
 use peeklock_core::admission::{Places, Pool};
+use peeklock_core::time::Timestamp;
 use peeklock_listen::{Strangers, Tracker};
 use tokio::sync::Semaphore;
 
@@ -15,6 +16,7 @@ use crate::config::HttpConfig;
 pub(crate) struct Site {
     pub(crate) broker: Broker,
     pub(crate) config: HttpConfig,
+    pub(crate) started_at: Timestamp,
     /// Budget for received bytes of requests and their decoded values. It is separate from the
     /// broker's budget: an operation holds it while it waits for the broker's, and waiting twice on
     /// the same budget could starve both.
@@ -38,6 +40,7 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) fn new(broker: Broker, config: HttpConfig) -> Self {
         Self {
+            started_at: broker.now(),
             broker,
             inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),

@@ -13,6 +13,7 @@ mod wire {
     mod atom_rights;
     mod atom_rules;
     mod bounds;
+    mod console;
     mod data_plane;
     mod deadline;
     mod errors;
