@@ -43,8 +43,8 @@ use peeklock::websocket::WebSocketConfig;
 use tracing_subscriber::EnvFilter;
 
 use sections::{
-    GatewaySection, JwtSection, MetricsSection, OtlpSection, PeersSection, SecuritySection,
-    ServerSection, WebhookSection,
+    ConsoleSection, GatewaySection, JwtSection, MetricsSection, OtlpSection, PeersSection,
+    SecuritySection, ServerSection, WebhookSection,
 };
 use source::{Layer, PREFIX, SEPARATOR, collect, explain, find, refuse_unknown_keys, source_of};
 
@@ -118,6 +118,8 @@ pub struct Config {
     pub security: SecuritySection,
     /// `[security.jwt]`.
     pub jwt: JwtSection,
+    /// `[console]`.
+    pub console: ConsoleSection,
     /// `[log]`.
     pub log: LogSection,
     /// `[metrics]`.

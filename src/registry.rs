@@ -9,11 +9,12 @@ use std::sync::Arc;
 use peeklock::amqp::AmqpTransport;
 use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
+use peeklock::console::{self, Console};
 use peeklock::contract::{Authorizer, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
-use peeklock::http::{HttpTransport, MetricsHook, Readiness};
+use peeklock::http::{ConsoleFile, ConsoleHook, HttpTransport, MetricsHook, Readiness};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
@@ -127,11 +128,22 @@ fn http(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     [config.connection_count_max, _, _] = loaded.config.connections();
     config.i_know = loaded.config.security.i_know;
     config.metrics = Some(Arc::clone(&around.metrics));
+    config.console = console_in_use(loaded);
     config.readiness = Some(around.readiness.clone());
     config.tls = around.acceptor(Protocol::Http);
     config.entrance = around.entrances.http.clone();
     config.amqp = around.entrances.amqp.clone();
     Some(Box::new(HttpTransport::new(config)))
+}
+
+/// Files of the console; none if it is switched off.
+fn console_in_use(loaded: &Loaded) -> Option<ConsoleHook> {
+    let section = &loaded.config.console;
+    let console = section.enabled.then(|| Console::new(&section.label))?;
+    Some(Arc::new(move |path| {
+        let console::File { content_type, is_immutable, content } = console.file(path)?;
+        Some(ConsoleFile { content_type, is_immutable, headers: &console::HEADERS, content })
+    }))
 }
 
 fn websocket(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {

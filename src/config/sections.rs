@@ -20,7 +20,7 @@ use super::text::Ratio;
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     [
         NAMESPACE, LOCKS, SESSIONS, FORWARDING, SERVER, JOURNAL, HTTP, WEBSOCKET, AMQP, GATEWAY,
-        WEBHOOK, PEERS, TLS, SECURITY, JWT, LOG, METRICS, OTLP,
+        WEBHOOK, PEERS, TLS, SECURITY, JWT, CONSOLE, LOG, METRICS, OTLP,
     ]
     .into_iter()
     .flatten()
@@ -387,6 +387,16 @@ own_section! {
         ///
         /// For example "info,peeklock_core=debug". (actix_http logs an error if a client sends bytes that are not HTTP)
         filter: String = "info,actix_server=warn,actix_http=off".to_owned(), Text("`tracing` filter");
+    }
+}
+
+own_section! {
+    /// The console for operators.
+    ConsoleSection, CONSOLE = "console" in console {
+        /// Serves the console under `/$console` of the HTTP listener
+        enabled: bool = true, Text("");
+        /// Name of the environment, such as `production`, in header and title of the console
+        label: String = String::new(), Text("a text");
     }
 }
 

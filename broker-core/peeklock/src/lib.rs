@@ -182,6 +182,7 @@
 //! - [`declaration`] describes the entities that should exist, and [`Admin::declare`] creates and updates them.
 //!   [`description`] and [`rule`] contain the properties of entities and the filters of subscriptions.
 //! - `http`, `websocket` and `amqp` serve a broker on the network. `websocket::client` is a client.
+//!   `console` has the page for operators that `http` serves.
 //!   `metrics_prometheus` renders metrics; `otlp` sends metrics and traces to an OpenTelemetry collector.
 //! - `tls` secures connections, with certificates from files or of a development authority.
 //! - `auth_sas` accepts tokens signed with a key of a policy ([`policies`]); `auth_jwt` accepts tokens of an identity
@@ -197,7 +198,7 @@
 //! # Features
 //!
 //! By default there are no features: the crate is the broker with its in-process clients. `amqp`, `http`, `websocket`,
-//! `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`,
+//! `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`, `console`,
 //! `metrics-prometheus` and `otlp` add the modules of these names. `full` enables all of these. `otlp-client` connects
 //! the traces of your program to those of the broker. `testing` adds the kit for tests of handlers and of stores.
 
@@ -297,6 +298,10 @@ pub use peeklock_forward_peeklock as forward_peeklock;
 #[cfg(feature = "forward-webhook")]
 #[doc(inline)]
 pub use peeklock_forward_webhook as forward_webhook;
+
+#[cfg(feature = "console")]
+#[doc(inline)]
+pub use peeklock_console as console;
 
 #[cfg(feature = "metrics-prometheus")]
 #[doc(inline)]

@@ -75,10 +75,11 @@ const WORK: [&str; 27] = [
     "core",
 ];
 /// One module per feature.
-const FEATURES: [&str; 12] = [
+const FEATURES: [&str; 13] = [
     "amqp",
     "auth_jwt",
     "auth_sas",
+    "console",
     "forward_log",
     "forward_peeklock",
     "forward_webhook",

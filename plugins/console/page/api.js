@@ -1,0 +1,217 @@
+// @ts-check
+// Requests to the JSON API. Addresses are relative to the document, so that a proxy may put a prefix before them.
+
+import { Store } from "./preferences.js";
+import { token } from "./credential.js";
+
+const API = new URL("../$api/v1/", document.baseURI);
+const ROOT = new URL("../", document.baseURI);
+const TIMEOUT_MS = 15_000;
+/** The console answers at once, so a longer wait is a lost connection. */
+const ABOUT_MS = 1500;
+/** Largest part of a body in one answer. */
+const PART_BYTES = 4 << 20;
+
+/** An answer that is no success: the condition, text and tracking id of the broker, or a failure to reach it. */
+export class ApiError extends Error {
+  /**
+   * @param {string} asked
+   * @param {{ code: string, detail: string, status?: number, trackingId?: string, retryable?: boolean }} problem
+   */
+  constructor(asked, { code, detail, status = 0, trackingId, retryable = false }) {
+    super(detail);
+    this.asked = asked;
+    this.code = code;
+    this.status = status;
+    this.trackingId = trackingId;
+    this.retryable = retryable;
+  }
+}
+
+/**
+ * Whether the broker answers: `lost` since an instant of this machine. `answeredAt` is the instant of the last answer.
+ * @type {Store<{ lostAt: number | undefined, answeredAt: number }>}
+ */
+export const connection = new Store({ lostAt: undefined, answeredAt: 0 });
+
+/** Whether the broker wants a token, which this page does not have. */
+export const needsToken = new Store(false);
+
+/** Clock of the broker minus clock of this machine, in milliseconds. */
+let ahead = 0;
+
+/** Returns the time of the broker, from which every duration is counted. */
+export const now = () => Date.now() + ahead;
+
+/** Encodes a text as one segment of a path. */
+const segment = (/** @type {string} */ text) => encodeURIComponent(text);
+
+/**
+ * Parses JSON; an integer that a `number` would round becomes a `bigint`.
+ * @param {string} text
+ */
+export function parse(text) {
+  // Browsers pass the text of a number as a third argument.
+  const revive = (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ context = {}) => {
+    const isRounded = typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context.source ?? "");
+    return isRounded ? BigInt(context.source ?? 0) : value;
+  };
+  return JSON.parse(text, /** @type {any} */ (revive));
+}
+
+/**
+ * Sends a request. Resolves to the response; rejects with an `ApiError` for every answer that is no success.
+ * @param {URL} url
+ * @param {{ headers?: Record<string, string>, signal?: AbortSignal, timeout?: number, body?: string }} options
+ */
+async function send(url, { headers = {}, signal, timeout = TIMEOUT_MS, body = undefined } = {}) {
+  const asked = `${body === undefined ? "GET" : "POST"} ${decodeURI(url.pathname.slice(ROOT.pathname.length - 1))}`;
+  const authorization = token();
+  // A stream has no end; its reader aborts it when nothing comes.
+  const signals = [...(timeout > 0 ? [AbortSignal.timeout(timeout)] : []), ...(signal ? [signal] : [])];
+  const sentAt = Date.now();
+  let response;
+  try {
+    response = await fetch(url, {
+      method: body === undefined ? "GET" : "POST",
+      body,
+      headers: { ...headers, ...(authorization && { Authorization: authorization }) },
+      cache: "no-store",
+      credentials: "omit",
+      referrerPolicy: "no-referrer",
+      signal: AbortSignal.any(signals),
+    });
+  } catch (error) {
+    if (signal?.aborted) {
+      throw error;
+    }
+    const isLate = /** @type {Error} */ (error).name === "TimeoutError";
+    connection.set({ ...connection.value, lostAt: connection.value.lostAt ?? sentAt });
+    throw new ApiError(asked, {
+      code: isLate ? "NoAnswer" : "Unreachable",
+      detail: isLate ? `the broker did not answer within ${timeout / 1000} s` : "the broker cannot be reached",
+      retryable: true,
+    });
+  }
+  connection.set({ lostAt: undefined, answeredAt: Date.now() });
+  if (response.ok) {
+    needsToken.set(false);
+    return response;
+  }
+  const problem = await response.json().catch(() => ({}));
+  if (response.status === 401) {
+    needsToken.set(true);
+  }
+  throw new ApiError(asked, {
+    code: typeof problem.code === "string" ? problem.code : `HTTP ${response.status}`,
+    detail: typeof problem.detail === "string" ? problem.detail : "the answer does not come from a Peeklock broker",
+    status: response.status,
+    trackingId: typeof problem.trackingId === "string" ? problem.trackingId : undefined,
+    retryable: problem.retryable === true || response.status >= 502,
+  });
+}
+
+/** Builds an address; a list in the query repeats its name, and empty values are left out. */
+function address(/** @type {URL} */ base, /** @type {string} */ path, /** @type {Record<string, unknown>} */ query = {}) {
+  const url = new URL(path, base);
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== "" && one !== false) {
+        url.searchParams.append(name, String(one));
+      }
+    }
+  }
+  return url;
+}
+
+/**
+ * Reads a resource of the JSON API.
+ * @param {string} path
+ * @param {Record<string, unknown>} [query]
+ * @param {AbortSignal} [signal]
+ */
+export async function get(path, query, signal) {
+  const sentAt = Date.now();
+  const response = await send(address(API, path, query), { signal });
+  return noteClock(await response.text(), sentAt);
+}
+
+/** Parses an answer or event, and sets the clock by its `nowUtc`. */
+export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
+  const answer = parse(text);
+  const at = Date.parse(answer?.nowUtc);
+  if (!Number.isNaN(at)) {
+    ahead = at - (sentAt + Date.now()) / 2;
+  }
+  return answer;
+}
+
+/** Opens the event stream of subjects. */
+export async function openStream(/** @type {object} */ request, /** @type {AbortSignal} */ signal) {
+  const headers = { "Content-Type": "application/json" };
+  const response = await send(address(API, "watch"), { headers, signal, timeout: 0, body: JSON.stringify(request) });
+  return /** @type {ReadableStream<Uint8Array>} */ (response.body);
+}
+
+/** Reads a document outside the API, such as `health`. */
+export const getRoot = async (/** @type {string} */ path, /** @type {AbortSignal} */ signal) =>
+  parse(await (await send(address(ROOT, path), { signal })).text());
+
+/** Reads the label of the console and the version of its files. */
+export const getAbout = async () => parse(await (await send(new URL("about.json", document.baseURI), { timeout: ABOUT_MS })).text());
+
+/**
+ * Reads a part of a body or state. Resolves to its bytes, the length of the whole, and the kind of the body.
+ * @param {string} path
+ * @param {number} from
+ * @param {number} count
+ * @param {AbortSignal} [signal]
+ */
+export async function getBytes(path, from, count, signal) {
+  const headers = { Range: `bytes=${from}-${from + Math.min(count, PART_BYTES) - 1}` };
+  let response;
+  try {
+    response = await send(address(API, path), { headers, signal, timeout: 60_000 });
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 416) {
+      return { bytes: new Uint8Array(), total: 0, kind: undefined };
+    }
+    throw error;
+  }
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const total = Number(/\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "")?.[1] ?? bytes.length);
+  return { bytes, total, kind: response.headers.get("Peeklock-Body-Kind") ?? undefined };
+}
+
+/** Reads a whole body for a download. */
+export const getBlob = async (/** @type {string} */ path) =>
+  (await send(address(API, path), { timeout: 600_000 })).blob();
+
+/** Returns the address of a resource of the API, for commands that are copied. */
+export const addressOf = (/** @type {string} */ path) => new URL(path, API).href;
+
+/** Sub-queues with the end of their path. */
+export const SUB_QUEUES = { "": "", "dead-letters": "/$DeadLetterQueue", "transfer-dead-letters": "/$Transfer/$DeadLetterQueue" };
+
+/** Splits the path of a subscription into topic and name; undefined for another entity. */
+export function subscriptionParts(/** @type {string} */ path) {
+  const found = /^(.+)\/subscriptions\/([^/]+)$/i.exec(path);
+  return found ? { topic: found[1], name: found[2] } : undefined;
+}
+
+/**
+ * Returns the path of an entity in the API.
+ * @param {string} kind `queue`, `topic` or `subscription`
+ * @param {string} path
+ * @param {string} [subQueue] a key of `SUB_QUEUES`
+ */
+export function entityPath(kind, path, subQueue = "") {
+  const end = SUB_QUEUES[subQueue] ?? "";
+  const parts = kind === "subscription" ? subscriptionParts(path) : undefined;
+  if (parts) {
+    return `topics/${segment(parts.topic)}/subscriptions/${segment(parts.name + end)}`;
+  }
+  return `${kind === "topic" ? "topics" : "queues"}/${segment(path + end)}`;
+}
+
+export { segment };

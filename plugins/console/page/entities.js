@@ -1,0 +1,102 @@
+// @ts-check
+// All entities in one table, with filter, conditions and order in the address.
+
+import { get } from "./api.js";
+import { exact, number, rate, size } from "./format.js";
+import { Age, Choice, Empty, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { preferences } from "./preferences.js";
+import { usePages } from "./resource.js";
+import { entityHref, setQuery } from "./route.js";
+import { Table } from "./table.js";
+import { html } from "./view.js";
+
+const KINDS = [["", "All"], ["queue", "Queues"], ["topic", "Topics"], ["subscription", "Subscriptions"]];
+const CONDITIONS = {
+  hasDeadLetters: "has dead letters",
+  grows: "grows",
+  hasNoReceiver: "has no receiver",
+  isDisabled: "is disabled",
+  isNearlyFull: "is nearly full",
+};
+
+/** Name of a condition with the tone of its weight. */
+export const Condition = ({ name }) =>
+  html`<span class=${`tag ${name === "hasDeadLetters" || name === "isNearlyFull" ? "bad" : "look"}`}>${CONDITIONS[name] ?? name}</span>`;
+
+/** Rows of a page: the stream has room for as many. */
+const PAGE = 200;
+
+const zone = () => preferences.value.zone;
+const count = (/** @type {string} */ name) => (row) => html`<${Count} value=${row[name]} />`;
+
+/** A count; zero steps back. */
+export const Count = ({ value, tone = "" }) => html`<span class=${value === 0 ? "zero" : tone}>${number(value)}</span>`;
+
+const Rate = ({ value }) => html`<span class=${value ? "" : "zero"}>${rate(value)}</span>`;
+
+export const entityColumns = [
+  { id: "path", name: "Path", width: 260, isWide: true, sort: "path", mono: true, cell: (row) => html`<${Text} value=${row.path} />` },
+  { id: "kind", name: "Kind", width: 104, rank: 6, sort: "kind", cell: (row) => row.kind },
+  { id: "active", name: "Active", width: 88, rank: 1, align: "right", sort: "activeMessageCount", cell: count("activeMessageCount") },
+  { id: "dead", name: "Dead letters", width: 112, rank: 2, align: "right", sort: "deadLetterMessageCount", cell: (row) => html`<${Count} value=${row.deadLetterMessageCount} tone="bad" />` },
+  { id: "locked", name: "Locked", width: 84, rank: 8, align: "right", sort: "lockedMessageCount", cell: count("lockedMessageCount") },
+  { id: "scheduled", name: "Scheduled", width: 100, rank: 9, align: "right", sort: "scheduledMessageCount", cell: count("scheduledMessageCount") },
+  { id: "in", name: "In", unit: "1/s", width: 76, rank: 4, align: "right", sort: "acceptedPerSecond", cell: (row) => html`<${Rate} value=${row.acceptedPerSecond} />` },
+  { id: "out", name: "Out", unit: "1/s", width: 76, rank: 4, align: "right", sort: "removedPerSecond", cell: (row) => html`<${Rate} value=${row.removedPerSecond} />` },
+  {
+    id: "oldest", name: "Oldest", width: 84, rank: 3, align: "right", sort: "oldestEnqueuedAtUtc",
+    cell: (row) => html`<${Age} at=${row.oldestEnqueuedAtUtc} />`,
+    exact: (row) => row.oldestEnqueuedAtUtc && exact(row.oldestEnqueuedAtUtc, zone()),
+  },
+  { id: "receivers", name: "Receivers", width: 98, rank: 5, align: "right", sort: "receiverCount", cell: count("receiverCount") },
+  { id: "size", name: "Size", width: 92, rank: 10, align: "right", sort: "sizeInBytes", cell: (row) => size(row.sizeInBytes) },
+  { id: "status", name: "Status", width: 130, rank: 7, sort: "status", cell: (row) => html`<${State} name=${row.status} />` },
+];
+
+export const entityRows = (answer) => ({ rows: answer.entities, next: answer.next, total: answer.total });
+
+export function Entities({ query }) {
+  usePageTitle("Entities");
+  const [path, kind, sort] = ["path", "kind", "sort"].map((name) => query.get(name) ?? "");
+  const conditions = query.getAll("condition");
+  const isDescending = query.get("descending") === "true";
+  const asked = { path, kind, condition: conditions, sort, descending: isDescending };
+  const key = `entities ${JSON.stringify(asked)}`;
+  const list = usePages(key, async (after, signal) => entityRows(await get("entities", { ...asked, top: PAGE, after }, signal)), {
+    kind: "entities",
+    subject: { name: "entities", query: { ...(path && { path }), ...(kind && { kind }), conditions, ...(sort && { sort }), descending: isDescending, top: PAGE } },
+  });
+  const toggle = (name) => setQuery({ condition: conditions.includes(name) ? conditions.filter((one) => one !== name) : [...conditions, name] });
+  const isFiltered = path !== "" || kind !== "" || conditions.length > 0;
+  const empty = isFiltered
+    ? html`<${Empty} title="No entity matches"><p><button type="button" onClick=${() => setQuery({ path: "", kind: "", condition: [] })}>Show all entities</button></p><//>`
+    : html`<${NoEntities} />`;
+  return html`<div class="page fill">
+    <h1>Entities</h1>
+    <div class="tools">
+      <${SearchField} label="Part of the path" value=${path} onChange=${(text) => setQuery({ path: text })} />
+      <${Choice} label="Kind" value=${kind} options=${KINDS} onChange=${(value) => setQuery({ kind: value })} />
+      <fieldset class="choice loose"><legend class="hidden">Conditions</legend>
+        ${Object.entries(CONDITIONS).map(([id, name]) => html`<button type="button" key=${id} aria-pressed=${conditions.includes(id)} onClick=${() => toggle(id)}>${name}</button>`)}
+      </fieldset>
+    </div>
+    <${Problem} error=${list.error} onRetry=${list.refresh} />
+    <${Table} label="Entities" columns=${entityColumns} rows=${list.rows} keyOf=${(row) => row.path} total=${list.total} scope=${key}
+      hrefOf=${(row) => entityHref(row.kind, row.path)} sort=${sort || "path"} isDescending=${isDescending}
+      onSort=${(name, descending) => setQuery({ sort: name, descending })}
+      hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0} empty=${list.error ? null : empty} />
+  </div>`;
+}
+
+/** How to make the first entity. */
+export function NoEntities() {
+  const api = new URL("../$api/v1/", document.baseURI).href;
+  const create = `curl -X PUT '${api}queues/orders' -H 'Content-Type: application/json' -d '{}'`;
+  const send = `curl '${api}queues/orders/messages' -H 'Content-Type: application/json' -d '{"body": "hello"}'`;
+  return html`<${Empty} title="There are no entities yet">
+    <p>Make a queue, and send a message to it:</p>
+    <pre>${`peeklock queue create orders\npeeklock send orders 'hello'`}</pre>
+    <p>The same with curl:</p>
+    <pre>${`${create}\n${send}`}</pre>
+  <//>`;
+}

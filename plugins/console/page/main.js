@@ -1,0 +1,63 @@
+// @ts-check
+// Entry: chooses the page by the address, and draws it inside of the frame.
+
+import { needsToken } from "./api.js";
+import { Clients } from "./clients.js";
+import { Entities } from "./entities.js";
+import { Entity } from "./entity.js";
+import { Frame } from "./frame.js";
+import { Message } from "./message.js";
+import { Overview } from "./overview.js";
+import { Empty } from "./parts.js";
+import { route } from "./route.js";
+import { Schedule } from "./schedule.js";
+import { Settings, SignIn } from "./settings.js";
+import { html, render, useEffect, useErrorBoundary, useRef } from "./view.js";
+
+function Page() {
+  const { parts, query } = route.use();
+  const isSignedOut = needsToken.use();
+  const [page, path, tab, sequence] = parts;
+  const [error, reset] = useErrorBoundary((thrown) => console.error(thrown));
+  const before = useRef(parts);
+  useEffect(() => {
+    if (before.current[0] !== page || before.current[1] !== path || before.current[3] !== sequence) {
+      reset();
+      scrollTo(0, 0);
+      // A key or link that leads to another page leaves the focus on nothing.
+      if (document.activeElement === document.body) {
+        document.getElementById("content")?.focus({ preventScroll: true });
+      }
+    }
+    before.current = parts;
+  }, [parts]);
+  if (error) {
+    return html`<${Empty} title="This page has failed"><p>${String(error)}</p><p><button type="button" onClick=${reset}>Try again</button></p><//>`;
+  }
+  if (isSignedOut && page !== "settings") {
+    return html`<${SignIn} />`;
+  }
+  switch (page) {
+    case undefined:
+      return html`<${Overview} />`;
+    case "entities":
+      return html`<${Entities} query=${query} />`;
+    case "queue":
+    case "topic":
+    case "subscription":
+      if (path && sequence) {
+        return html`<${Message} key=${`${page} ${path} ${tab}`} kind=${page} path=${path} tab=${tab} sequence=${sequence} query=${query} />`;
+      }
+      return path ? html`<${Entity} key=${`${page} ${path}`} kind=${page} path=${path} tab=${tab} query=${query} />` : html`<${Entities} query=${query} />`;
+    case "schedule":
+      return html`<${Schedule} query=${query} />`;
+    case "clients":
+      return html`<${Clients} query=${query} />`;
+    case "settings":
+      return html`<${Settings} />`;
+    default:
+      return html`<${Empty} title="There is no such page"><p><a href="#/">Go to the overview</a></p><//>`;
+  }
+}
+
+render(html`<${Frame}><${Page} /><//>`, /** @type {HTMLElement} */ (document.getElementById("page")));

@@ -1,0 +1,162 @@
+// @ts-check
+// One message: its body first, then its properties. It is read without being received.
+
+import { addressOf, entityPath, get, SUB_QUEUES } from "./api.js";
+import { Body } from "./body.js";
+import { EntityHead, useEntity } from "./entity-head.js";
+import { duration, number, propertyText, propertyType, quoted, size, visible } from "./format.js";
+import { Lock } from "./holders.js";
+import { useKeys } from "./keys.js";
+import { announce, copy, Copy, Facts, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { useResource } from "./resource.js";
+import { entityHref, go, setQuery } from "./route.js";
+import { html, useEffect, useState } from "./view.js";
+
+const subQueueOf = (/** @type {string} */ tab) => (tab in SUB_QUEUES ? tab : "");
+
+/** Writes a head as JSON; integers that a number would round keep their digits. */
+function headAsJson(head) {
+  const { nowUtc, bodyStart, bodyStartBase64, ...rest } = head;
+  const marks = [];
+  const text = JSON.stringify(rest, (_, value) => (typeof value === "bigint" ? `\u0000${marks.push(value)}` : value), 2);
+  return text.replace(/"\\u0000(\d+)"/g, (_, place) => String(marks[place - 1]));
+}
+
+function copies(kind, path, tab, head) {
+  const base = entityPath(kind, path, subQueueOf(tab));
+  const entity = path + SUB_QUEUES[subQueueOf(tab)];
+  return [
+    ["JSON", "properties as JSON", () => headAsJson(head)],
+    ["curl", "curl command for the body", () => `curl ${quoted(addressOf(`${base}/messages/${head.sequenceNumber}/body`))}`],
+    ["command", "peeklock command", () => `peeklock inspect ${quoted(entity)} --from ${head.sequenceNumber} -n 1`],
+    ["link", "link to this page", () => location.href.replace(/#.*/, "") + entityHref(kind, path, tab, {}, head.sequenceNumber)],
+  ];
+}
+
+/** Body and properties of a message. */
+export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
+  const base = entityPath(kind, path, subQueueOf(tab));
+  const state = useResource(`head ${base} ${sequence}`, (signal) => get(`${base}/messages/${sequence}/head`, {}, signal));
+  const head = state.value;
+  if (!head) {
+    return html`<${Problem} error=${state.error} onRetry=${state.refresh} />${!state.error && html`<p class="quiet">Reading…</p>`}`;
+  }
+  const properties = Object.entries(head.applicationProperties ?? {});
+  const reason = head.applicationProperties?.DeadLetterReason;
+  const description = head.applicationProperties?.DeadLetterErrorDescription;
+  const text = (value) => (value === undefined ? undefined : html`<span class="mono"><${Text} value=${value} /></span>`);
+  const isGone = state.error?.code === "MessageNotFound";
+  return html`
+    ${isGone ? html`<p class="notice">This message is no longer here: it was settled, moved or deleted, or it has expired. Below is its last known state.</p>` : html`<${Problem} error=${state.error} onRetry=${state.refresh} />`}
+    ${
+      reason !== undefined &&
+      html`<p class="reason"><strong class="bad"><${Text} value=${propertyText(reason)} max=${300} /></strong>
+      ${description !== undefined && html`<span><${Text} value=${propertyText(description)} max=${4000} /></span>`}</p>`
+    }
+    <div class=${`message ${isNarrow ? "narrow" : ""}`}>
+      <section class="message-body" aria-label="Body"><${Body} key=${`${base} ${sequence}`} path=${base} head=${head} /></section>
+      <section class="message-facts" aria-label="Properties">
+        <${Facts} rows=${[
+          ["State", html`<${State} name=${head.isExpired ? "expired" : head.state} />`],
+          ["Lock", head.lock && html`<${Lock} lock=${head.lock} isLong=${true} />`],
+          ["Enqueued", html`<${Moment} at=${head.enqueuedTimeUtc} />`],
+          ["Due", head.scheduledEnqueueTimeUtc && html`<${Moment} at=${head.scheduledEnqueueTimeUtc} />`],
+          ["Delayed until", head.delayedUntilUtc && html`<${Moment} at=${head.delayedUntilUtc} />`],
+          ["Expires", head.expiresAtUtc && html`<${Moment} at=${head.expiresAtUtc} />`],
+          ["Message id", text(head.messageId)],
+          ["Subject", text(head.subject)],
+          ["Session", head.sessionId !== undefined && html`<a href=${entityHref(kind, path, "messages", { session: head.sessionId })}>${text(head.sessionId)}</a>`],
+          ["Correlation id", text(head.correlationId)],
+          ["Content type", text(head.contentType)],
+          ["To", text(head.to)],
+          ["Reply to", text(head.replyTo)],
+          ["Reply to session", text(head.replyToSessionId)],
+          ["Partition key", text(head.partitionKey)],
+          ["Transaction key", text(head.transactionPartitionKey)],
+          ["Time to live", head.timeToLive && html`<span title=${head.timeToLive}>${duration(head.timeToLive)}</span>`],
+          ["Dead-lettered in", text(head.deadLetterSource)],
+          ["Destination", text(head.viaDestination)],
+          ["Deliveries", number(head.deliveryCount)],
+          ["Hops", head.hops > 0 ? number(head.hops) : undefined],
+          ["First number", head.enqueuedSequenceNumber ? String(head.enqueuedSequenceNumber) : undefined],
+          ["Size", `${size(head.size)}, of which ${size(head.bodySize)} body`],
+          ["Body", head.bodyKind && { data: "bytes", value: "AMQP value", sequence: "AMQP sequence" }[head.bodyKind]],
+        ].map(([name, value]) => [name, value === false ? undefined : value])} />
+        <h3>Application properties</h3>
+        ${properties.length === 0 ? html`<p class="quiet">None.</p>` : html`<table class="plain properties"><thead class="hidden"><tr><th scope="col">Name</th><th scope="col">Value</th><th scope="col">Type</th></tr></thead>
+          <tbody>${properties.map(([name, value]) => html`<tr key=${name}><th scope="row" class="mono"><${Text} value=${name} max=${200} /></th>
+            <td class="mono"><${Text} value=${propertyText(value)} max=${4000} /></td><td class="quiet">${propertyType(value)}</td></tr>`)}</tbody></table>`}
+        <p class="copies"><span class="quiet">Copy as</span> ${copies(kind, path, tab, head).map(([label, what, make]) => html`<${Copy} key=${label} label=${label} what=${what} text=${make} />`)}</p>
+      </section>
+    </div>`;
+}
+
+/** The comparison, whose module is loaded with the first one. */
+function Compared(props) {
+  const [module, setModule] = useState(/** @type {any} */ (undefined));
+  useEffect(() => {
+    import("./compare.js").then(setModule);
+  }, []);
+  return module ? html`<${module.Comparison} ...${props} />` : null;
+}
+
+export function Message({ kind, path, tab, sequence, query }) {
+  usePageTitle(`Message ${sequence} of ${path}`);
+  const entity = useEntity(kind, path);
+  const base = entityPath(kind, path, subQueueOf(tab));
+  const [isSearching, setSearching] = useState(false);
+  const session = query.get("session") ?? undefined;
+  const step = async (isNext) => {
+    if (isSearching) {
+      return;
+    }
+    setSearching(true);
+    try {
+      const from = isNext ? BigInt(sequence) + 1n : BigInt(sequence) - 1n;
+      const { heads } = from < 0n ? { heads: [] } : await get(`${base}/heads`, { from, descending: !isNext, count: 1, sessionId: session, state: tab === "scheduled" ? "scheduled" : undefined });
+      if (heads[0]) {
+        go(entityHref(kind, path, tab, { session }, heads[0].sequenceNumber), { replace: true });
+      } else {
+        announce(isNext ? "This is the last message" : "This is the first message");
+      }
+    } catch (error) {
+      announce(/** @type {Error} */ (error).message);
+    } finally {
+      setSearching(false);
+    }
+  };
+  const other = query.get("with") ?? "";
+  // By default the message is compared with the nearest active one of the same subject.
+  const compare = async () => {
+    try {
+      const { subject } = await get(`${base}/messages/${sequence}/head`);
+      const { heads } = await get(`${entityPath(kind, path)}/heads`, { state: "active", descending: true, count: 200 });
+      const others = heads.filter((head) => String(head.sequenceNumber) !== sequence);
+      const found = others.find((head) => head.subject === subject) ?? others[0];
+      if (found) {
+        setQuery({ with: found.sequenceNumber });
+      } else {
+        announce("There is no other message to compare with");
+      }
+    } catch (error) {
+      announce(/** @type {Error} */ (error).message);
+    }
+  };
+  useKeys([
+    { keys: "d", does: "Compare with another message", act: () => (other === "" ? compare() : setQuery({ with: "" })) },
+    { keys: "j, ArrowRight", does: "Next message", act: () => step(true) },
+    { keys: "k, ArrowLeft", does: "Previous message", act: () => step(false) },
+    { keys: "u, Escape", does: "Back to the list", act: () => go(entityHref(kind, path, tab)) },
+    { keys: "c", does: "Copy the link to this message", act: () => copy(location.href, "link to this page") },
+  ]);
+  return html`<div class="page">
+    <${EntityHead} kind=${kind} path=${path} tab=${tab} state=${entity} hasFigures=${false} />
+    <div class="title message-title"><h2>Message <span class="mono">${visible(sequence)}</span></h2>
+      <button type="button" onClick=${() => step(false)}>Previous <kbd>k</kbd></button>
+      <button type="button" onClick=${() => step(true)}>Next <kbd>j</kbd></button>
+      <button type="button" aria-pressed=${other !== ""} onClick=${() => (other === "" ? compare() : setQuery({ with: "" }))}>Compare <kbd>d</kbd></button>
+      ${other !== "" && html`<${SearchField} label="With message number" value=${other} onChange=${(value) => setQuery({ with: value.replace(/\D/g, "") })} />`}</div>
+    ${other !== "" && html`<${Compared} base=${base} sequence=${sequence} otherBase=${entityPath(kind, path)} other=${other} />`}
+    <${MessageView} kind=${kind} path=${path} tab=${tab} sequence=${sequence} />
+  </div>`;
+}

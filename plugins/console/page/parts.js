@@ -1,0 +1,220 @@
+// @ts-check
+// Small components that every page uses.
+
+import { ApiError, now } from "./api.js";
+import { age, cut, exact, parts, visible } from "./format.js";
+import { preferences, Store } from "./preferences.js";
+import { html, useEffect, useRef, useState } from "./view.js";
+
+const tick = new Store(0);
+setInterval(() => document.visibilityState === "visible" && tick.set(Date.now()), 1000);
+
+/** Draws the component again every second, and returns the time of the broker. */
+export function useNow() {
+  tick.use();
+  return now();
+}
+
+/** Text of others. Escapes are marked, so that a text with a backslash looks different. */
+export function Text({ value, lines = false, max = Infinity }) {
+  const text = cut(String(value), max);
+  return parts(text, lines).map(({ text, isEscape }) => (isEscape ? html`<span class="escape">${text}</span>` : text));
+}
+
+/** Age of an instant; the exact instant shows for the pointer. */
+export function Age({ at, suffix = "" }) {
+  const { zone } = preferences.use();
+  const time = useNow();
+  if (!at) {
+    return "–";
+  }
+  return html`<time datetime=${at} title=${exact(at, zone)}>${age(at, time)}${suffix}</time>`;
+}
+
+/** An instant in full, with its age. */
+export function Moment({ at }) {
+  const { zone } = preferences.use();
+  const time = useNow();
+  if (!at) {
+    return "–";
+  }
+  const distance = age(at, time);
+  return html`<time datetime=${at}><span class="exact">${exact(at, zone)}</span> <span class="quiet age">${distance.startsWith("in ") ? distance : `${distance} ago`}</span></time>`;
+}
+
+/** Shapes that go with the word of a state, so that colour is not the only sign. */
+const SHAPES = {
+  active: ["●", ""],
+  locked: ["◆", "look"],
+  deferred: ["◐", "quiet"],
+  scheduled: ["○", "quiet"],
+  delayed: ["◔", "quiet"],
+  expired: ["✕", "bad"],
+  transferring: ["→", "look"],
+  Active: ["●", "quiet"],
+  Disabled: ["✕", "look"],
+  SendDisabled: ["◐", "look"],
+  ReceiveDisabled: ["◐", "look"],
+};
+const WORDS = { SendDisabled: "send disabled", ReceiveDisabled: "receive disabled" };
+
+/** State of a message or entity: a shape and a word. */
+export function State({ name }) {
+  const [shape, tone] = SHAPES[name] ?? ["□", "quiet"];
+  return html`<span class=${`state ${tone}`}><span aria-hidden="true">${shape}</span> ${WORDS[name] ?? visible(name).toLowerCase()}</span>`;
+}
+
+const HELP = {
+  Unreachable: "The page tries again by itself. Is the broker running?",
+  NoAnswer: "The page tries again by itself.",
+  Unauthorized: "Sign in with a policy that has the right Listen, or Manage for the whole namespace.",
+  EntityNotFound: "It may have been deleted, or you may not read it.",
+  MessageNotFound: "It was settled, moved or deleted, or it has expired.",
+  ServerBusy: "The broker has no room for the answer; wait a moment.",
+};
+
+/** An error at the place that failed: the condition, the text, the tracking id, and advice. `except` is shown elsewhere. */
+export function Problem({ error, onRetry, except = "" }) {
+  if (!error || error.code === except) {
+    return null;
+  }
+  const { asked, code, message, trackingId, retryable } = /** @type {ApiError} */ (error);
+  const advice = HELP[code] ?? (retryable ? "The same request can succeed later." : "");
+  return html`<div class="problem" role="group" aria-label="Error">
+    <p><strong>${visible(code)}</strong> <${Text} value=${message} max=${1000} /> ${advice && html`<span class="quiet">${advice}</span>`}</p>
+    <p class="quiet small">
+      ${asked && html`<span class="mono"><${Text} value=${asked} /></span> `}
+      ${trackingId && html`<span>Tracking id <span class="mono">${visible(trackingId)}</span> </span><${Copy} text=${trackingId} what="tracking id" />`}
+      ${onRetry && html` <button type="button" onClick=${onRetry}>Try again</button>`}
+    </p>
+  </div>`;
+}
+
+/** An empty list: its usual content, and how to get it. */
+export const Empty = ({ title, children }) => html`<div class="empty"><p><strong>${title}</strong></p>${children}</div>`;
+
+/** Last text that a screen reader announces. */
+export const announcement = new Store("");
+export const announce = (/** @type {string} */ text) => announcement.set(text);
+
+/** Copies a text; without the clipboard of the browser by a selection. */
+export async function copy(/** @type {string} */ text, /** @type {string} */ what) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  announce(`Copied ${what}`);
+}
+
+/** Button that copies a text. */
+export function Copy({ text, what, label = "Copy" }) {
+  const [isDone, setDone] = useState(false);
+  useEffect(() => {
+    if (!isDone) {
+      return undefined;
+    }
+    const timer = setTimeout(() => setDone(false), 1500);
+    return () => clearTimeout(timer);
+  }, [isDone]);
+  const act = async () => {
+    await copy(typeof text === "function" ? text() : text, what);
+    setDone(true);
+  };
+  return html`<button type="button" class="copy" aria-label=${`${label} ${what}`} onClick=${act}>${isDone ? "Copied" : label}</button>`;
+}
+
+/** Links to the tabs of a page. */
+export function Tabs({ label, tabs, current }) {
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const element = nav.current;
+    const chosen = /** @type {HTMLElement | null | undefined} */ (element?.querySelector("[aria-current]"));
+    if (element && chosen) {
+      element.scrollLeft = chosen.offsetLeft - element.offsetLeft - (element.clientWidth - chosen.offsetWidth) / 2;
+    }
+  }, [current, tabs.length]);
+  return html`<nav class="tabs" aria-label=${label} ref=${nav}>
+    ${tabs.map(
+      (tab) => html`<a key=${tab.id} href=${tab.href} aria-current=${tab.id === current ? "page" : undefined}>
+        ${tab.name}${tab.count ? html` <span class=${`count ${tab.tone ?? ""}`}>${tab.count}</span>` : null}
+      </a>`,
+    )}
+  </nav>`;
+}
+
+/** Names and values. A row without a value is left out. */
+export function Facts({ rows }) {
+  const shown = rows.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return html`<dl class="facts">
+    ${shown.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`;
+}
+
+/** A number with its name below, as in the head of a page. */
+export const Figure = ({ name, value, tone = "", title = undefined, href = undefined }) => {
+  const inside = html`<span class="figure-value">${value}</span><span class="figure-name">${name}</span>`;
+  return href
+    ? html`<a class=${`figure ${tone}`} href=${href} title=${title}>${inside}</a>`
+    : html`<div class=${`figure ${tone}`} title=${title}>${inside}</div>`;
+};
+
+/** A single choice among a few, as a group of buttons. */
+export function Choice({ label, value, options, onChange }) {
+  return html`<fieldset class="choice"><legend class="hidden">${label}</legend>
+    ${options.map(
+      ([id, name]) => html`<button type="button" key=${id} aria-pressed=${id === value} onClick=${() => onChange(id)}>${name}</button>`,
+    )}
+  </fieldset>`;
+}
+
+/** Heading of a page, which sets the title of the document. */
+export function usePageTitle(/** @type {string} */ title) {
+  useEffect(() => {
+    pageTitle.set(title);
+  }, [title]);
+}
+export const pageTitle = new Store("");
+
+/** Field whose value goes out after a pause in typing. */
+export function SearchField({ label, value, onChange, placeholder = "", id = undefined }) {
+  const [text, setText] = useState(value);
+  const [sent, setSent] = useState(value);
+  if (value !== sent) {
+    setSent(value);
+    setText(value);
+  }
+  useEffect(() => {
+    if (text === sent) {
+      return undefined;
+    }
+    const timer = setTimeout(() => {
+      setSent(text);
+      onChange(text);
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const onKey = (event) => {
+    if (event.key === "Enter" && text !== sent) {
+      setSent(text);
+      onChange(text);
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      if (text === "") {
+        event.currentTarget.blur();
+      } else {
+        setText("");
+      }
+    }
+  };
+  return html`<input
+    type="search" id=${id} class="search" aria-label=${label} placeholder=${placeholder || label} value=${text}
+    autocomplete="off" spellcheck=${false} data-filter
+    onInput=${(event) => setText(event.currentTarget.value)} onKeyDown=${onKey}
+  />`;
+}
