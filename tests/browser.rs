@@ -107,6 +107,23 @@ fn the_browser_client_has_its_declared_types() {
     run(Command::new("node_modules/.bin/tsc").args(["--project", "."]).env("PATH", path));
 }
 
+/// The console. Comments above its tests name their requirements.
+#[test]
+fn the_console_works_in_chromium() {
+    let served = Served::with(&["--ephemeral"]);
+    node(
+        &["console.test.js"],
+        &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+    );
+}
+
+#[test]
+fn the_console_has_its_declared_types() {
+    let path = search_path();
+    let project = ["--project", "console.tsconfig.json"];
+    run(Command::new("node_modules/.bin/tsc").args(project).env("PATH", path));
+}
+
 /// SEC-23, SET-01, SET-03, SET-05, SET-07, SET-21, SET-32: the page of the example, and the client in
 /// a real browser.
 #[test]

@@ -6,6 +6,9 @@ use std::process::{Child, Command, Stdio};
 /// A broker of the built binary. It ends with the test.
 pub struct Served {
     process: Child,
+    /// URL of its HTTP transport.
+    #[allow(dead_code, reason = "only some tests use it")]
+    pub http: String,
     /// URL of its WebSocket transport.
     pub url: String,
 }
@@ -22,12 +25,14 @@ impl Served {
             .spawn()
             .expect("the binary starts");
         let output = process.stdout.take().expect("its output");
-        let url = BufReader::new(output)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| Some(line.trim().strip_prefix("websocket ")?.trim().to_owned()))
-            .expect("the banner names the address");
-        Self { process, url }
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let mut address = |transport: &str| {
+            let found =
+                lines.find_map(|line| Some(line.trim().strip_prefix(transport)?.trim().to_owned()));
+            found.expect("the banner names the address")
+        };
+        let (http, url) = (address("http "), address("websocket "));
+        Self { process, http, url }
     }
 }
 
