@@ -24,6 +24,12 @@ fn each_crate_can_be_published() {
             );
         }
         assert!(text.contains("\ndescription = \""), "{}", place(&manifest));
+        // A test dependency with a version must be published before; without one it is left out.
+        let tests = text.split("[dev-dependencies]").nth(1).unwrap_or_default();
+        let tests = tests.split("\n[").next().unwrap_or_default();
+        for line in tests.lines().filter(|line| line.starts_with("peeklock")) {
+            assert!(line.contains("{ path = "), "{}: {line}", place(&manifest));
+        }
         assert!(text.contains("[package.metadata.docs.rs]"), "{}", place(&manifest));
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
             let copy = manifest.with_file_name(licence);
