@@ -41,7 +41,7 @@ fn node(files: &[&str], environment: &[(&str, String)]) {
     let mut command = Command::new("node");
     command.env("PATH", search_path());
     // The timeout makes the report name a test that hangs.
-    command.args(["--test", "--test-reporter", "spec", "--test-timeout", "60000"]).args(files);
+    command.args(["--test", "--test-reporter", "spec", "--test-timeout", "240000"]).args(files);
     run(command.envs(environment.iter().cloned()));
 }
 

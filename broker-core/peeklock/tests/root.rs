@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 const SOURCE: &str = include_str!("../src/lib.rs");
 
 /// Modules of plain types.
-const WORDS: [&str; 18] = [
+const WORDS: [&str; 19] = [
     "clock",
     "command",
     "condition",
@@ -14,6 +14,7 @@ const WORDS: [&str; 18] = [
     "description",
     "error",
     "ids",
+    "inspect",
     "limits",
     "message",
     "path",
