@@ -9,8 +9,17 @@ use super::super::random::Random;
 use super::super::wire::request_with;
 use super::any_values::{ABSENT, FULL, FULL_MESSAGES, TOPIC, Values};
 
-/// Method, path and the schema name of the body for each operation of the document.
-static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::new(|| {
+/// Operation of the document of the JSON API.
+struct Operation {
+    method: String,
+    path: String,
+    /// Name of the schema of the body.
+    schema: Option<String>,
+    /// Names of the parameters of the query.
+    query: Vec<String>,
+}
+
+static OPERATIONS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
     let document: Json = serde_json::from_str(&peeklock_http::openapi_json()).unwrap();
     let mut all = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -22,7 +31,15 @@ static OPERATIONS: LazyLock<Vec<(String, String, Option<String>)>> = LazyLock::n
             let name = schema["$ref"].as_str().or_else(|| schema["allOf"][0]["$ref"].as_str());
             let name = name.map(|name| name.rsplit('/').next().unwrap().to_owned());
             let name = name.or_else(|| (!schema.is_null()).then(|| "inline".to_owned()));
-            all.push((method.to_uppercase(), path.clone(), name));
+            let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            let query = parameters.iter().filter(|it| it["in"] == "query");
+            let query = query.map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+            all.push(Operation {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                schema: name,
+                query,
+            });
         }
     }
     all
@@ -58,8 +75,7 @@ pub fn draw(values: &mut Values) -> Vec<u8> {
         }
         _ => {
             let which = values.below(OPERATIONS.len());
-            let (method, path, schema) = &OPERATIONS[which];
-            api(method, path, schema.as_deref(), values)
+            api(&OPERATIONS[which], values)
         }
     };
     request_with(method, &target, &headers, &body)
@@ -117,7 +133,9 @@ fn broker_properties(values: &mut Values) -> Json {
 ///
 /// # Panics
 /// If a parameter or a body is unknown: add each new one here.
-fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Values) -> Drawn {
+fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
+    let Operation { method, path, schema, query } = operation;
+    let method = method.as_str();
     let deletes = method == "DELETE" && !path.contains("messages");
     let looks = method == "GET" && path.ends_with("messages");
     let mut target = "/$api/v1".to_owned();
@@ -140,6 +158,7 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
             Some("policy") => values.name("p", 20, 256),
             Some("lockToken") => "00000000-0000-0001-0000-000000000001".to_owned(),
             Some("sequenceNumber") => values.below(2_000).to_string(),
+            Some("sessionId") => values.name("session-", 30, 128),
             Some(unknown) => panic!("`{{{unknown}}}` of {method} {path} is not drawn here"),
         };
         target += "/";
@@ -165,12 +184,12 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
             let how = values.random.of(&["dryRun=true", "digest=0123456789abcdef"]);
             target += &format!("?{how}");
         }
-        _ => {}
+        _ => target += &drawn_query(query, values),
     }
     let count = 1 + values.below(4_096);
     let body = match schema {
         None => String::new(),
-        Some(schema) => match schema {
+        Some(schema) => match schema.as_str() {
             "QueueProperties" | "SubscriptionProperties" | "NewSubscription" => {
                 values.description(false)
             }
@@ -195,11 +214,52 @@ fn api(method: &'static str, path: &str, schema: Option<&str>, values: &mut Valu
                 false => json!({}),
             },
             "Regeneration" => json!({ "key": "primary" }),
+            "Watch" => watch(values),
             _ => panic!("the body `{schema}` of {method} {path} is not drawn here"),
         }
         .to_string(),
     };
     Drawn::new(method, target, body)
+}
+
+/// A query with some of these parameters, most with values of another kind.
+fn drawn_query(names: &[String], values: &mut Values) -> String {
+    let mut query = String::new();
+    for name in names {
+        if values.random.one_in(2) {
+            continue;
+        }
+        let value = match values.below(6) {
+            0 => values.below(1_000).to_string(),
+            1 => values.random.of(&["true", "false", "-1", "18446744073709551616"]).to_owned(),
+            2 => values.random.of(&["active", "scheduled", "end", "path", "expiry"]).to_owned(),
+            3 => "2100-01-01T00:00:00Z".to_owned(),
+            4 => values.entity().replace('/', "%2F"),
+            _ => values.text(300),
+        };
+        query += if query.is_empty() { "?" } else { "&" };
+        query += &format!("{name}={value}");
+    }
+    query
+}
+
+/// Subjects of a stream: up to one more than the maximum.
+fn watch(values: &mut Values) -> Json {
+    let mut subjects = Vec::new();
+    for _ in 0..values.below(18) {
+        let name = values.random.of(&[
+            "entities", "entity", "clients", "locks", "sessions", "timeline", "tap",
+        ]);
+        let mut subject = json!({ "name": name });
+        if matches!(name, "entity" | "locks" | "sessions" | "timeline" | "tap") {
+            subject["path"] = values.entity().into();
+        }
+        if !matches!(name, "entity" | "tap") && values.random.one_in(2) {
+            subject["query"] = json!({ "top": values.below(600) });
+        }
+        subjects.push(subject);
+    }
+    json!({ "subjects": subjects })
 }
 
 /// An Atom request: every kind of entity is created, updated, read, listed and deleted.
@@ -278,9 +338,9 @@ fn atom(values: &mut Values) -> Drawn {
 fn every_operation_of_the_api_is_drawn() {
     let mut values = Values { random: Random::new(7) };
     assert!(OPERATIONS.len() > 45, "{}", OPERATIONS.len());
-    for (method, path, schema) in OPERATIONS.iter() {
+    for operation in OPERATIONS.iter() {
         for _ in 0..20 {
-            let Drawn { target, body, .. } = api(method, path, schema.as_deref(), &mut values);
+            let Drawn { target, body, .. } = api(operation, &mut values);
             assert!(!target.contains(['{', ' ']), "{target}");
             assert!(body.is_empty() || serde_json::from_str::<Json>(&body).is_ok(), "{body:.2000}");
         }
