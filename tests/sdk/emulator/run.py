@@ -54,6 +54,9 @@ class Topic:
         self.receivers = {
             name: client.get_subscription_receiver("topic.1", name, receive_mode=mode) for name in SUBSCRIPTIONS
         }
+        # Opens the links, so that waits for messages do not include it.
+        for receiver in self.receivers.values():
+            receiver.__enter__()
 
     def got(self, **properties):
         """The messages that each subscription gets for one publish, which is stored in all

@@ -9,6 +9,7 @@ import logging
 import shutil
 import tempfile
 import time
+import urllib.parse
 from pathlib import Path
 
 import azure.servicebus
@@ -205,14 +206,18 @@ class World:
     async def nothing(self, receiver, wait=0.5):
         check(texts(await receiver.receive_messages(max_wait_time=wait)), [], "what was received")
 
-    async def drain(self, queue, client=None):
-        """Receives and deletes all messages of a queue. Returns their bodies."""
+    async def drain(self, queue, client=None, broker=None):
+        """Receives and deletes all messages of a queue until the broker has none. Returns their bodies."""
         mode = azure.servicebus.ServiceBusReceiveMode.RECEIVE_AND_DELETE
-        found = []
+        path, found = f"queues/{urllib.parse.quote(queue, safe='')}", []
         async with (client or self.client).get_queue_receiver(queue, receive_mode=mode) as receiver:
             while True:
-                some = await receiver.receive_messages(max_message_count=100, max_wait_time=0.5)
-                if not some:
+                runtime = (await asyncio.to_thread((broker or self.broker).ask, "GET", path))["runtime"]
+                left = runtime["activeMessageCount"]
+                # Once the broker has none, the last ones may still be on their way.
+                wait = 5 if left else 0.5
+                some = await receiver.receive_messages(max_message_count=100, max_wait_time=wait)
+                if not some and not left:
                     return found
                 found += texts(some)
 

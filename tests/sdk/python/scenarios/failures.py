@@ -72,7 +72,7 @@ async def nothing_accepted_is_missing_after_kills_in_the_middle(w):
             is_over.set()
             await asyncio.gather(*senders)
         # A message without an answer may be absent, stored once, or stored twice.
-        found = await w.drain("q", w.open(broker.connection_string()))
+        found = await w.drain("q", w.open(broker.connection_string()), broker)
         check(sorted(set(accepted) - set(found)), [], "what is missing")
 
 
