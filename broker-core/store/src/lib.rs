@@ -153,8 +153,8 @@ pub trait Store: Send + Sync {
     /// Reserves `bytes` for a later batch, or returns the reason for a refusal. The batch that uses
     /// the reservation names it ([`Batch::reserved`]). The reservation ends when that batch
     /// completes with a known outcome, or when the shard is acquired again before that. Without a
-    /// batch, [`Store::unreserve`] ends it. The store calls `waker` only if it refuses, to get a
-    /// waker.
+    /// batch, [`Store::unreserve`] ends it. A store that refuses calls `waker` to create a waker,
+    /// and wakes it when there may be room again.
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved;
 
     /// Ends a reservation that no batch will carry.

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::format::Place;
+use super::format::LogPosition;
 
 /// Bytes of a piece in addition to its content.
 const PIECE_OVERHEAD: usize = 128;
@@ -30,18 +30,18 @@ const SHARED_PART: usize = 4;
 
 /// A piece of the log.
 #[derive(Clone)]
-pub(super) struct Piece {
+pub(super) struct CachedPiece {
     pub(super) bytes: Bytes,
     /// Bytes of memory that it occupies.
-    pub(super) held: usize,
+    pub(super) memory_bytes: usize,
     /// Whether this process wrote it. Such bytes were never on a disk that may have changed them.
     pub(super) is_written: bool,
 }
 
 #[derive(Default)]
 struct State {
-    pieces: BTreeMap<Place, Piece>,
-    order: VecDeque<Place>,
+    pieces: BTreeMap<LogPosition, CachedPiece>,
+    order: VecDeque<LogPosition>,
     bytes: usize,
 }
 
@@ -52,24 +52,28 @@ impl Cache {
     }
 
     /// Adds a piece of the log that begins at `start`. Returns the pieces that were dropped for it.
-    pub(super) fn insert(&self, start: Place, piece: Piece) -> SmallVec<[Piece; 2]> {
+    pub(super) fn insert(
+        &self,
+        start: LogPosition,
+        piece: CachedPiece,
+    ) -> SmallVec<[CachedPiece; 2]> {
         let mut dropped = SmallVec::new();
-        let held = piece.held + PIECE_OVERHEAD;
-        if piece.bytes.is_empty() || held > self.bytes_max {
+        let memory_bytes = piece.memory_bytes + PIECE_OVERHEAD;
+        if piece.bytes.is_empty() || memory_bytes > self.bytes_max {
             return dropped;
         }
         let mut state = self.lock();
-        state.bytes += held;
+        state.bytes += memory_bytes;
         if let Some(old) = state.pieces.insert(start, piece) {
             // The new piece keeps the old one's position in the order.
-            state.bytes -= old.held + PIECE_OVERHEAD;
+            state.bytes -= old.memory_bytes + PIECE_OVERHEAD;
         } else {
             state.order.push_back(start);
         }
         while state.bytes > self.bytes_max {
             let Some(oldest) = state.order.pop_front() else { break };
             if let Some(old) = state.pieces.remove(&oldest) {
-                state.bytes -= old.held + PIECE_OVERHEAD;
+                state.bytes -= old.memory_bytes + PIECE_OVERHEAD;
                 dropped.push(old);
             }
         }
@@ -90,21 +94,21 @@ impl Cache {
 pub(super) struct CacheLookup<'a> {
     state: MutexGuard<'a, State>,
     /// The piece of the last hit, with its start: the next look-up usually hits it too.
-    last: Option<(Place, Piece)>,
+    last: Option<(LogPosition, CachedPiece)>,
 }
 
 /// Bytes of the log. They keep the memory of their piece.
-pub(super) struct Found {
+pub(super) struct CachedBytes {
     pub(super) bytes: Bytes,
     pub(super) is_written: bool,
     /// Start and memory of the piece.
-    piece: (Place, usize),
+    piece: (LogPosition, usize),
 }
 
 impl CacheLookup<'_> {
     /// Bytes of the log, if a single piece has the whole range.
-    pub(super) fn get(&mut self, at: Place, length: usize) -> Option<Found> {
-        let is_there = |(start, piece): &(Place, Piece)| {
+    pub(super) fn get(&mut self, at: LogPosition, length: usize) -> Option<CachedBytes> {
+        let is_there = |(start, piece): &(LogPosition, CachedPiece)| {
             start.segment == at.segment
                 && (start.offset..).contains(&at.offset)
                 && ((at.offset - start.offset) as usize) < piece.bytes.len()
@@ -119,15 +123,15 @@ impl CacheLookup<'_> {
         }
         let from = usize::try_from(at.offset - start.offset).ok()?;
         let end = from.checked_add(length).filter(|end| *end <= piece.bytes.len())?;
-        Some(Found {
+        Some(CachedBytes {
             bytes: piece.bytes.slice(from..end),
             is_written: piece.is_written,
-            piece: (*start, piece.held),
+            piece: (*start, piece.memory_bytes),
         })
     }
 }
 
-impl Found {
+impl CachedBytes {
     /// A copy of the bytes with separate memory.
     pub(super) fn copied(self) -> Self {
         Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self }
@@ -136,14 +140,15 @@ impl Found {
 
 /// Copies contents that were looked up together and are a small part of the piece whose memory they
 /// would keep.
-pub(super) fn copy_small_parts(found: &mut [Option<Found>]) {
-    let piece_of = |one: &Option<Found>| one.as_ref().map(|found| found.piece);
+pub(super) fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
+    let piece_of = |one: &Option<CachedBytes>| one.as_ref().map(|found| found.piece);
     for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {
         let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();
-        let held = run.first().and_then(piece_of).map_or(0, |(_, held)| held);
-        if held > asked.saturating_mul(SHARED_PART) {
+        let memory_bytes =
+            run.first().and_then(piece_of).map_or(0, |(_, memory_bytes)| memory_bytes);
+        if memory_bytes > asked.saturating_mul(SHARED_PART) {
             for one in run {
-                *one = one.take().map(Found::copied);
+                *one = one.take().map(CachedBytes::copied);
             }
         }
     }

@@ -26,15 +26,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use super::format::Place;
+use super::format::LogPosition;
 use super::group_write::GroupWriter;
 use super::index::{ContentAt, Index, Op};
 use super::log::Log;
-use super::queue::{Job, Move, MoveReply, Queue};
+use super::queue::{CommitJob, JobQueue, Move, MoveReply};
 use super::room::Room;
 use super::segment::{Segment, Segments};
 use crate::{BatchId, Completion, ContentOp, Fence, Key, Record, Shard, StoreError, Submission};
-use encode::Pending;
+use encode::PendingContents;
 use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
 
 /// Bytes at which a group is written, even if more jobs are waiting.
@@ -48,7 +48,7 @@ const OPS_KEPT: usize = 16 << 10;
 /// Encodes groups and completes their batches.
 pub(super) struct Committer {
     log: Log,
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     index: Arc<Index>,
     segments: Arc<Segments>,
     room: Arc<Room>,
@@ -66,7 +66,7 @@ pub(super) struct Committer {
     background_records_min: usize,
     /// Jobs that are not processed yet. They are here so that a failure in the middle can answer
     /// all of them.
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<CommitJob>,
     has_answered: bool,
     has_sealed: bool,
 }
@@ -77,7 +77,7 @@ struct ShardState {
     /// The highest id in a group.
     last: u64,
     /// Submissions after one whose large contents are being written.
-    held: VecDeque<(Submission, Completion)>,
+    waiting: VecDeque<(Submission, Completion)>,
     is_writing_large: bool,
 }
 
@@ -86,13 +86,13 @@ struct ShardState {
 struct Group {
     ops: Vec<Op>,
     /// The contents that the operations set; built at the first look-up.
-    pending: Option<Pending>,
+    pending: Option<PendingContents>,
     /// The key that got new content last, and the content, unless a later operation changed it.
     recent: Option<(Key, Option<ContentAt>)>,
     done: VecDeque<Done>,
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
     /// Parts that the operations use. Their segments are held until the group is concluded.
-    held_parts: Vec<Place>,
+    used_parts: Vec<LogPosition>,
     /// Segments that became full, to seal with the group.
     rolled: Vec<Arc<Segment>>,
     /// Bytes of large contents that were written before their batches.
@@ -109,7 +109,7 @@ struct Done {
 impl Committer {
     pub(super) fn new(
         log: Log,
-        queue: Arc<Queue>,
+        queue: Arc<JobQueue>,
         index: Arc<Index>,
         segments: Arc<Segments>,
         room: Arc<Room>,
@@ -183,7 +183,7 @@ impl Committer {
 
     /// Takes these jobs, and writes. A failure ends the journal: all waiting and later submissions
     /// fail, and nothing is retried.
-    pub(super) fn turn(&mut self, jobs: VecDeque<Job>) {
+    pub(super) fn turn(&mut self, jobs: VecDeque<CommitJob>) {
         self.jobs.extend(jobs);
         if let Some(error) = self.queue.ended() {
             // Nothing is written after a failure.
@@ -222,29 +222,30 @@ impl Committer {
     fn try_turn(&mut self) -> Result<(), StoreError> {
         self.conclude_finished()?;
         self.take_back();
-        let (moves, others) = std::mem::take(&mut self.jobs)
-            .into_iter()
-            .partition::<VecDeque<Job>, _>(|job| matches!(job, Job::Move(..) | Job::MovePart(..)));
+        let (moves, others) =
+            std::mem::take(&mut self.jobs).into_iter().partition::<VecDeque<CommitJob>, _>(|job| {
+                matches!(job, CommitJob::Move(..) | CommitJob::MovePart(..))
+            });
         self.jobs = others;
         if !moves.is_empty() {
             self.commit()?;
         }
         for job in moves {
             match job {
-                Job::Move(moved, answer) => self.take_move(moved, answer)?,
-                Job::MovePart(bytes, answer) => {
+                CommitJob::Move(moved, answer) => self.take_move(moved, answer)?,
+                CommitJob::MovePart(bytes, answer) => {
                     let place = self.write_part(&bytes)?;
                     self.group.must_sync = true;
                     self.group.moves.push((answer, MoveReply::Part(place)));
                 }
-                Job::Submit(..) | Job::Acquire(..) | Job::Mark(..) => {}
+                CommitJob::Submit(..) | CommitJob::Acquire(..) | CommitJob::Mark(..) => {}
             }
         }
         self.write_parts()?;
         while let Some(job) = self.jobs.pop_front() {
             match job {
-                Job::Submit(submission, completion) => self.submit(submission, completion)?,
-                Job::Acquire(shard, answer) => {
+                CommitJob::Submit(submission, completion) => self.submit(submission, completion)?,
+                CommitJob::Acquire(shard, answer) => {
                     let acquired = self.commit().and_then(|()| {
                         let acquired = self.acquire(shard);
                         self.commit().map(|()| acquired)
@@ -255,13 +256,13 @@ impl Committer {
                         return Err(error);
                     }
                 }
-                Job::Mark(oldest, answer) => {
+                CommitJob::Mark(oldest, answer) => {
                     self.commit()?;
                     self.log.mark(oldest)?;
                     answer.send(MoveReply::Marked).ok();
                     self.has_answered = true;
                 }
-                Job::Move(..) | Job::MovePart(..) => {}
+                CommitJob::Move(..) | CommitJob::MovePart(..) => {}
             }
             if self.log.buffered() > GROUP_BYTES_MAX {
                 self.wait_for_writes()?;
@@ -337,7 +338,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Closes the group for further operations. It waits if another group is being written.
+    /// Schedules the group as the next write, and begins an empty group. If another group is
+    /// being written, it waits, and [`Self::take_back`] may still add operations to it.
     fn close_group(&mut self) {
         let place = if self.pending_writes > 0 { &mut self.waiting } else { &mut self.writing };
         std::mem::swap(&mut self.group, place);
@@ -358,9 +360,9 @@ impl Committer {
             segment.seal();
             self.has_sealed = true;
         }
-        for place in group.held_parts.drain(..) {
+        for place in group.used_parts.drain(..) {
             if let Some(segment) = self.segments.get(place.segment) {
-                segment.release();
+                segment.end_use();
             }
         }
         for (answer, reply) in group.moves.drain(..) {
@@ -395,20 +397,20 @@ impl Committer {
             ended.push((write.submission.batch.reserved(), write.completion));
         }
         for shard in &mut self.shards {
-            for (submission, completion) in shard.held.drain(..) {
+            for (submission, completion) in shard.waiting.drain(..) {
                 ended.push((submission.batch.reserved(), completion));
             }
         }
         for job in std::mem::take(&mut self.jobs).into_iter().chain(late) {
             match job {
-                Job::Submit(submission, completion) => {
+                CommitJob::Submit(submission, completion) => {
                     ended.push((submission.batch.reserved(), completion));
                 }
-                Job::Acquire(_, answer) => {
+                CommitJob::Acquire(_, answer) => {
                     answer.send(Err(error.clone())).ok();
                 }
                 // The keeper notices the end because its answer channel is dropped.
-                Job::Mark(..) | Job::Move(..) | Job::MovePart(..) => {}
+                CommitJob::Mark(..) | CommitJob::Move(..) | CommitJob::MovePart(..) => {}
             }
         }
         (self.writing, self.waiting) = (Group::default(), Group::default());
@@ -439,7 +441,7 @@ impl Committer {
             return Ok(());
         };
         if state.is_writing_large {
-            state.held.push_back((submission, completion));
+            state.waiting.push_back((submission, completion));
             return Ok(());
         }
         let fenced = submission.fences.iter().find_map(|fence| {
@@ -504,7 +506,7 @@ impl Committer {
         let held = state.epoch;
         state.epoch += 1;
         let current = state.epoch;
-        let mut fenced: Vec<(Submission, Completion)> = state.held.drain(..).collect();
+        let mut fenced: Vec<(Submission, Completion)> = state.waiting.drain(..).collect();
         if std::mem::take(&mut state.is_writing_large) {
             // The batch was not written, so its id is free again.
             state.last -= 1;
@@ -515,7 +517,7 @@ impl Committer {
             && let Some(write) = self.large.remove(at)
         {
             for place in write.parts.into_iter().flatten() {
-                self.group.held_parts.push(place);
+                self.group.used_parts.push(place);
             }
             fenced.insert(0, (write.submission, write.completion));
         }

@@ -9,24 +9,24 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::cache::{Cache, CacheLookup, Found, Piece};
-use super::format::{CONTENT_HEAD, PART_BYTES, Place};
+use super::cache::{Cache, CacheLookup, CachedBytes, CachedPiece};
+use super::format::{CONTENT_HEAD, LogPosition, PART_BYTES};
 use super::index::Pinned;
-use super::reads::{Reads, Size};
+use super::reads::{ReadSize, Reads};
 use super::segment::Segment;
 use crate::StoreError;
 use crate::content_ref::{ContentRef, StoredContent, range_within};
 
 /// The threads, by the size that each prefers. So a small content waits for at most one large one,
 /// and the reverse.
-const READERS: [Size; 2] = [Size::Small, Size::Large];
+const READERS: [ReadSize; 2] = [ReadSize::Small, ReadSize::Large];
 /// Maximum number of waiting reads of each size. Further callers wait until there is room.
 const READS_MAX: usize = 1_024;
 /// Maximum bytes of a read from disk, which includes the neighbourhood of a content.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// A content, the range of its bytes to read, the receiver of the result, and the slot that the read
-/// occupies.
+/// A content, the range of its bytes to read, the receiver of the result, and the slot that the
+/// read occupies.
 type Job = (
     Arc<PinnedContent>,
     Range<usize>,
@@ -89,7 +89,7 @@ impl Drop for Readers {
     }
 }
 
-fn serve(jobs: &Reads<Job>, first: Size, cache: &Cache) {
+fn serve(jobs: &Reads<Job>, first: ReadSize, cache: &Cache) {
     while let Some((content, range, answer, _place)) = jobs.next(first) {
         // The receiver may have been dropped.
         answer.send(content.read(range, cache)).ok();
@@ -98,11 +98,11 @@ fn serve(jobs: &Reads<Job>, first: Size, cache: &Cache) {
 
 /// A content in the log. It keeps its segments readable.
 pub(super) struct PinnedContent {
-    place: Place,
+    place: LogPosition,
     length: usize,
     segment: Arc<Segment>,
     /// The parts of a large content.
-    parts: Option<Vec<(Place, Arc<Segment>)>>,
+    parts: Option<Vec<(LogPosition, Arc<Segment>)>>,
 }
 
 impl PinnedContent {
@@ -112,8 +112,8 @@ impl PinnedContent {
     }
 
     /// A content is small if a single read returns it with its neighbourhood.
-    const fn size(&self) -> Size {
-        if self.length as u64 <= PIECE_BYTES { Size::Small } else { Size::Large }
+    const fn size(&self) -> ReadSize {
+        if self.length as u64 <= PIECE_BYTES { ReadSize::Small } else { ReadSize::Large }
     }
 
     /// Reads a range of the content on this thread. May wait for the disk. Everything that is read
@@ -127,7 +127,7 @@ impl PinnedContent {
 
     fn read_parts(
         &self,
-        parts: &[(Place, Arc<Segment>)],
+        parts: &[(LogPosition, Arc<Segment>)],
         range: Range<usize>,
     ) -> Result<Bytes, StoreError> {
         let mut bytes = Vec::with_capacity(range.len());
@@ -163,9 +163,9 @@ impl PinnedContent {
             .segment
             .content_in(piece.get(from..from + span).unwrap_or_default(), self.place)
             .map(Bytes::copy_from_slice)?;
-        let at = Place { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
-        let held = piece.len();
-        drop(cache.insert(at, Piece { bytes: piece, held, is_written: false }));
+        let at = LogPosition { offset: u32::try_from(piece_start).unwrap_or(0), ..self.place };
+        let memory_bytes = piece.len();
+        drop(cache.insert(at, CachedPiece { bytes: piece, memory_bytes, is_written: false }));
         Ok(content)
     }
 
@@ -175,7 +175,7 @@ impl PinnedContent {
     }
 
     /// The cached content, if any.
-    pub(super) fn lookup(&self, lookup: &mut CacheLookup<'_>) -> Option<Found> {
+    pub(super) fn lookup(&self, lookup: &mut CacheLookup<'_>) -> Option<CachedBytes> {
         if self.parts.is_some() {
             return None;
         }
@@ -184,7 +184,7 @@ impl PinnedContent {
 
     /// The found content. Checked if it came from disk, because the read of another content may
     /// have cached it. Bytes that this process wrote need no check.
-    pub(super) fn checked(&self, found: &Found) -> Result<Bytes, StoreError> {
+    pub(super) fn checked(&self, found: &CachedBytes) -> Result<Bytes, StoreError> {
         if !found.is_written {
             self.segment.content_in(&found.bytes, self.place)?;
         }
@@ -226,8 +226,8 @@ impl Pin {
         }
         let (readers, size) = (&self.readers, self.content.size());
         let room = match size {
-            Size::Small => &readers.small_room,
-            Size::Large => &readers.large_room,
+            ReadSize::Small => &readers.small_room,
+            ReadSize::Large => &readers.large_room,
         };
         let place = Arc::clone(room).acquire_owned().await;
         let (answer, answered) = oneshot::channel();

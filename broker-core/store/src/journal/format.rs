@@ -20,7 +20,7 @@
 //! To change a stored type: give the segment header the next version, write only that version, and
 //! keep reading every earlier one. Golden files of each version stay in the tests permanently.
 
-mod chain;
+mod checksum;
 mod packing;
 mod record;
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests;
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
-pub(super) use chain::{SUMMED_BYTES_MIN, SummedPart};
+pub(super) use checksum::{SUMMED_BYTES_MIN, SummedPart};
 pub(super) use record::{
     CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
     RecordReader, part_count, read_content, write_length,
@@ -82,7 +82,7 @@ pub(super) const PART_BYTES: usize = 256 << 10;
 
 /// A position in the log: a segment and a byte of its file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct LogPosition {
     /// The number of the segment; 0 means none.
     pub(super) segment: u32,
     /// The byte.
@@ -92,6 +92,9 @@ pub(super) struct Place {
 /// Reason why bytes are not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Flaw {
+    /// There is no such file, or it must not be read.
+    #[error("there is no such file")]
+    Absent,
     /// Only zeros: no frame was written here.
     #[error("nothing is written here")]
     Empty,
@@ -354,7 +357,7 @@ impl FrameWriter {
         put(&mut head, 24, &kind.to_le_bytes());
         let (covered, _) = head.split_at(FRAME_HEAD - 4);
         let payload = buffer.get(payload_start..).unwrap_or_default();
-        let checksum = chain::append(crc32c_append(seed, covered), payload, summed, seed);
+        let checksum = checksum::append(crc32c_append(seed, covered), payload, summed, seed);
         debug_assert_eq!(checksum, crc32c_append(crc32c_append(seed, covered), payload));
         put(&mut head, 28, &checksum.to_le_bytes());
         put(buffer, self.start, &head);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::queue::Queue;
+use super::queue::JobQueue;
 use super::segment::Segment;
 use crate::StoreError;
 
@@ -174,7 +174,7 @@ impl WriterState {
 }
 
 impl WriterThread {
-    pub(super) fn start(queue: Arc<Queue>) -> std::io::Result<Self> {
+    pub(super) fn start(queue: Arc<JobQueue>) -> std::io::Result<Self> {
         let state = Arc::new(WriterState::default());
         let thread = std::thread::Builder::new().name("journal-write".to_owned());
         let end = WriterLoop { state: Arc::clone(&state), queue };
@@ -205,7 +205,7 @@ impl WriterThread {
 /// The thread's side. Dropping it, also in a panic, wakes a committer that waits.
 struct WriterLoop {
     state: Arc<WriterState>,
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
 }
 
 impl WriterLoop {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::format::{CONTENT_HEAD, Place};
+use super::format::{CONTENT_HEAD, LogPosition};
 use super::segment::{Segment, Segments};
 use crate::tail::space_of;
 use crate::{Key, SPACE_BYTES};
@@ -33,29 +33,29 @@ const LARGE: u32 = 1 << 31;
 
 /// The positions of a key's record and content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// The record.
-    pub(super) record: Place,
+    pub(super) record: LogPosition,
     /// The content, with its checksum. For a large content, the payload of the first part.
-    pub(super) content: Place,
+    pub(super) content: LogPosition,
     /// Length of the content; the highest bit marks a large one.
     content_bytes: u32,
     /// Length of the record without an embedded content.
     pub(super) record_bytes: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() == 24, "every message has one");
+const _: () = assert!(size_of::<IndexEntry>() == 24, "every message has one");
 
 /// The position of a content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ContentAt {
-    pub(super) place: Place,
+    pub(super) place: LogPosition,
     pub(super) length: u32,
     pub(super) is_large: bool,
 }
 
-impl Entry {
-    pub(super) fn new(record: Place, record_bytes: u32, content: Option<ContentAt>) -> Self {
+impl IndexEntry {
+    pub(super) fn new(record: LogPosition, record_bytes: u32, content: Option<ContentAt>) -> Self {
         let content_bytes = content.map_or(NO_CONTENT, |content| {
             content.length | if content.is_large { LARGE } else { 0 }
         });
@@ -78,8 +78,8 @@ impl Entry {
 
     /// Whether the content is embedded in the record.
     pub(super) fn holds_content(&self) -> bool {
-        let Place { segment, offset } = self.record;
-        let embedded = Place { segment, offset: offset.saturating_add(self.record_bytes) };
+        let LogPosition { segment, offset } = self.record;
+        let embedded = LogPosition { segment, offset: offset.saturating_add(self.record_bytes) };
         self.content_length().is_some() && !self.is_large() && self.content == embedded
     }
 }
@@ -88,7 +88,7 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// The key has a new record. Its content is new, or belongs to another record.
-    Put { key: Key, entry: Entry, content_is_new: bool },
+    Put { key: Key, entry: IndexEntry, content_is_new: bool },
     /// The key is removed.
     Delete { key: Key },
     /// All keys with this prefix are removed.
@@ -110,18 +110,18 @@ pub(super) struct Pinned {
     pub(super) content: ContentAt,
     pub(super) segment: Arc<Segment>,
     /// The parts of a large content.
-    pub(super) parts: Option<Vec<(Place, Arc<Segment>)>>,
+    pub(super) parts: Option<Vec<(LogPosition, Arc<Segment>)>>,
 }
 
 /// The places of the part payloads of a large content.
-pub(super) type Parts = Arc<[Place]>;
+pub(super) type PartPositions = Arc<[LogPosition]>;
 
 /// The keys of the journal.
 pub(super) struct Index {
     locks: Vec<Mutex<Spaces>>,
     contents: Mutex<Contents>,
     segments: Arc<Segments>,
-    needed_bytes: AtomicU64,
+    used_bytes: AtomicU64,
     dropped_count: AtomicU64,
 }
 
@@ -136,9 +136,9 @@ struct Spaces {
 #[derive(Default)]
 struct Contents {
     /// Contents with more than one key, and the number of keys.
-    shared: HashMap<Place, u32>,
+    shared: HashMap<LogPosition, u32>,
     /// Large contents by the place of their first part.
-    large: HashMap<Place, Parts>,
+    large: HashMap<LogPosition, PartPositions>,
 }
 
 impl Index {
@@ -147,14 +147,14 @@ impl Index {
             locks: (0..LOCKS).map(|_| Mutex::default()).collect(),
             contents: Mutex::default(),
             segments,
-            needed_bytes: AtomicU64::new(0),
+            used_bytes: AtomicU64::new(0),
             dropped_count: AtomicU64::new(0),
         }
     }
 
     /// Bytes of the records and contents in use.
-    pub(super) fn needed_bytes(&self) -> u64 {
-        self.needed_bytes.load(Ordering::Acquire)
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Acquire)
     }
 
     fn spaces(&self, space: u64) -> MutexGuard<'_, Spaces> {
@@ -163,7 +163,7 @@ impl Index {
     }
 
     /// The entry of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<IndexEntry> {
         self.spaces(space_of(key)).live.get(&space_of(key))?.get(key)
     }
 
@@ -182,7 +182,7 @@ impl Index {
                 }
             };
             let entry = guard.live.get(&space).and_then(|found| found.get(key.as_bytes()));
-            pinned.push(entry.as_ref().and_then(Entry::content_at).and_then(|content| {
+            pinned.push(entry.as_ref().and_then(IndexEntry::content_at).and_then(|content| {
                 let parts = if content.is_large { Some(self.parts(content.place)?) } else { None };
                 let segment = Arc::clone(segments.get(content.place.segment)?);
                 Some(Pinned { content, segment, parts })
@@ -191,24 +191,24 @@ impl Index {
     }
 
     /// The parts of a large content, each with its segment.
-    pub(super) fn parts(&self, place: Place) -> Option<Vec<(Place, Arc<Segment>)>> {
+    pub(super) fn parts(&self, place: LogPosition) -> Option<Vec<(LogPosition, Arc<Segment>)>> {
         let parts = lock(&self.contents).large.get(&place).map(Arc::clone)?;
         parts.iter().map(|part| Some((*part, self.segments.get(part.segment)?))).collect()
     }
 
     /// The places of the parts of a large content.
-    pub(super) fn part_places(&self, place: Place) -> Option<Parts> {
+    pub(super) fn part_places(&self, place: LogPosition) -> Option<PartPositions> {
         lock(&self.contents).large.get(&place).map(Arc::clone)
     }
 
     /// Whether more than one key refers to a content.
-    pub(super) fn is_shared(&self, place: Place) -> bool {
+    pub(super) fn is_shared(&self, place: LogPosition) -> bool {
         lock(&self.contents).shared.contains_key(&place)
     }
 
     /// Adds the parts of a new large content. The caller must do this before the operation that
     /// refers to it.
-    pub(super) fn add_large(&self, parts: Parts) {
+    pub(super) fn add_large(&self, parts: PartPositions) {
         if let Some(first) = parts.first().copied() {
             lock(&self.contents).large.insert(first, parts);
         }
@@ -292,7 +292,7 @@ impl Index {
         prefix: &[u8],
         after: Option<&Key>,
         limit: usize,
-        page: &mut Vec<(Key, Entry)>,
+        page: &mut Vec<(Key, IndexEntry)>,
     ) {
         let space = space_of(prefix);
         if let Some(found) = self.spaces(space).live.get(&space) {
@@ -310,7 +310,7 @@ impl Index {
         segment: u32,
         from: SweepCursor,
         limit: usize,
-        found: &mut Vec<(Key, Entry)>,
+        found: &mut Vec<(Key, IndexEntry)>,
     ) -> Option<SweepCursor> {
         let SweepCursor { lock: index, space, after } = from;
         let spaces = lock(self.locks.get(index)?);
@@ -339,7 +339,7 @@ impl Index {
         })
     }
 
-    fn needs(&self, entry: &Entry, segment: u32) -> bool {
+    fn needs(&self, entry: &IndexEntry, segment: u32) -> bool {
         if entry.record.segment == segment {
             return true;
         }
@@ -355,7 +355,7 @@ impl Index {
     /// every put counted as new content.
     pub(super) fn count_shared(&self) {
         // A shared content has at least one record that refers to it without embedding it.
-        let mut users: HashMap<Place, u32> = HashMap::new();
+        let mut users: HashMap<LogPosition, u32> = HashMap::new();
         self.each(&mut |_, entry| {
             if entry.content_length().is_some() && !entry.holds_content() {
                 users.insert(entry.content, 0);
@@ -376,7 +376,7 @@ impl Index {
     }
 
     /// Passes every entry to `visit`.
-    pub(super) fn each(&self, visit: &mut dyn FnMut(Key, &Entry)) {
+    pub(super) fn each(&self, visit: &mut dyn FnMut(Key, &IndexEntry)) {
         for spaces in &self.locks {
             for (space, records) in &lock(spaces).live {
                 let prefix = Key::of_space(*space);
@@ -394,7 +394,7 @@ impl Index {
         self.count_shared();
         let mut missing = None;
         let mut account = Account::new(self);
-        let mut counted: HashMap<Place, ()> = HashMap::new();
+        let mut counted: HashMap<LogPosition, ()> = HashMap::new();
         let shared = std::mem::take(&mut lock(&self.contents).shared);
         self.each(&mut |_, entry| {
             if account.record(entry).is_none() {
@@ -472,9 +472,9 @@ impl<'a> Account<'a> {
     }
 
     /// Counts a record as in use.
-    fn record(&mut self, entry: &Entry) -> Option<()> {
+    fn record(&mut self, entry: &IndexEntry) -> Option<()> {
         self.added += u64::from(entry.record_bytes);
-        self.segments.get(entry.record.segment)?.hold();
+        self.segments.get(entry.record.segment)?.add_use();
         Some(())
     }
 
@@ -482,24 +482,24 @@ impl<'a> Account<'a> {
     fn content(&mut self, content: &ContentAt) -> Option<()> {
         self.added += CONTENT_HEAD as u64 + u64::from(content.length);
         if !content.is_large {
-            self.segments.get(content.place.segment)?.hold();
+            self.segments.get(content.place.segment)?.add_use();
             return Some(());
         }
         let parts = lock(&self.index.contents).large.get(&content.place).map(Arc::clone)?;
         for part in parts.iter() {
-            self.segments.get(part.segment)?.hold();
+            self.segments.get(part.segment)?.add_use();
         }
         Some(())
     }
 
-    fn put(&mut self, entry: &Entry, is_new: bool, old: Option<&Entry>) {
+    fn put(&mut self, entry: &IndexEntry, is_new: bool, old: Option<&IndexEntry>) {
         debug_assert!(
             self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
             "the index judged the content of a sealed segment without this record"
         );
         self.record(entry);
         let content = entry.content_at();
-        let kept = old.and_then(Entry::content_at).filter(|_| !is_new);
+        let kept = old.and_then(IndexEntry::content_at).filter(|_| !is_new);
         let is_kept = content.is_some() && kept == content;
         if let Some(content) = content.filter(|_| !is_kept) {
             if is_new {
@@ -512,7 +512,7 @@ impl<'a> Account<'a> {
         if let Some(old) = old {
             self.freed += u64::from(old.record_bytes);
             if let Some(segment) = self.segments.get(old.record.segment) {
-                segment.release();
+                segment.end_use();
             }
             if let Some(content) = old.content_at().filter(|_| !is_kept) {
                 self.drop_content(&content);
@@ -520,10 +520,10 @@ impl<'a> Account<'a> {
         }
     }
 
-    fn gone(&mut self, old: &Entry) {
+    fn gone(&mut self, old: &IndexEntry) {
         self.freed += u64::from(old.record_bytes);
         if let Some(segment) = self.segments.get(old.record.segment) {
-            segment.release();
+            segment.end_use();
         }
         if let Some(content) = old.content_at() {
             self.drop_content(&content);
@@ -543,7 +543,7 @@ impl<'a> Account<'a> {
         if !content.is_large {
             drop(contents);
             if let Some(segment) = self.segments.get(content.place.segment) {
-                segment.release();
+                segment.end_use();
             }
             return;
         }
@@ -551,7 +551,7 @@ impl<'a> Account<'a> {
         drop(contents);
         for part in parts.iter().flat_map(|parts| parts.iter()) {
             if let Some(segment) = self.segments.get(part.segment) {
-                segment.release();
+                segment.end_use();
             }
         }
     }
@@ -559,8 +559,8 @@ impl<'a> Account<'a> {
 
 impl Drop for Account<'_> {
     fn drop(&mut self) {
-        self.index.needed_bytes.fetch_add(self.added, Ordering::AcqRel);
-        self.index.needed_bytes.fetch_sub(self.freed, Ordering::AcqRel);
+        self.index.used_bytes.fetch_add(self.added, Ordering::AcqRel);
+        self.index.used_bytes.fetch_sub(self.freed, Ordering::AcqRel);
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::{Arc, PoisonError};
 use super::disk::Disk;
 use super::format::HEADER_BYTES;
 use super::index::Index;
-use super::log::{Spare, Spares, make_spare};
-use super::queue::{Job, MoveReply, Queue};
+use super::log::{Spare, Spares, make_sized_file};
+use super::queue::{CommitJob, JobQueue, MoveReply};
 use super::room::Room;
 use super::segment::{Segment, Segments};
 use super::side;
@@ -25,10 +25,10 @@ use sweep::Sweep;
 
 /// Number of records of dropped spaces that a step frees.
 const REAPED_PER_STEP: usize = 4_096;
-/// Maximum number of files that are ready to become segments. Under a steady load, about three
-/// segments are released together, and their files become spares; the fourth is the spare that is
-/// still there at that time. So a spare is always ready under load and no new file is made then,
-/// whose first write to each block would make a sync take 50 % longer.
+/// Maximum number of spares: files that are ready to become segments. Under a steady load, the
+/// keeper releases about three segments together, whose files become spares. The fourth spare is
+/// one that was ready before. So the log finds a spare whenever it needs a segment. A new file
+/// would be slower: the first write to each of its blocks makes a sync take 50 % longer.
 pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
@@ -52,7 +52,7 @@ const SPARSE_FACTOR: u64 = 4;
 
 /// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(super) enum KeeperProgress {
     /// There is no work.
     Idle,
     /// Work was done; there may be more.
@@ -67,7 +67,7 @@ pub(super) struct KeeperParts {
     pub(super) index: Arc<Index>,
     pub(super) segments: Arc<Segments>,
     pub(super) room: Arc<Room>,
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<JobQueue>,
     pub(super) spares: Arc<Spares>,
     pub(super) segment_bytes: u64,
 }
@@ -102,7 +102,7 @@ enum AfterAnswer {
     /// The sweep continues.
     Sweep,
     /// The segments below this one are released.
-    Retire(u32),
+    Release(u32),
     /// The side file of this segment gets its name.
     Publish(Arc<Segment>),
 }
@@ -126,31 +126,35 @@ impl Keeper {
     }
 
     /// Runs one step.
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> KeeperProgress {
         if self.parts.queue.ended().is_some() {
-            return Step::Idle;
+            return KeeperProgress::Idle;
         }
         if let Some((answer, _)) = &self.waiting {
             let reply = match answer.try_recv() {
                 Ok(reply) => reply,
-                Err(TryRecvError::Empty) => return Step::Waiting,
+                Err(TryRecvError::Empty) => return KeeperProgress::Waiting,
                 // The channel closes when the journal ends.
-                Err(TryRecvError::Disconnected) => return Step::Idle,
+                Err(TryRecvError::Disconnected) => return KeeperProgress::Idle,
             };
             if let Some((_, then)) = self.waiting.take() {
                 self.handle_answer(reply, then);
             }
-            return Step::Worked;
+            return KeeperProgress::Worked;
         }
         if self.parts.index.reap(REAPED_PER_STEP) {
-            return Step::Worked;
+            return KeeperProgress::Worked;
         }
         // A released segment may become the spare.
-        if self.retire() || self.make_spare() || self.write_side() || self.clean() {
-            return if self.waiting.is_some() { Step::Waiting } else { Step::Worked };
+        if self.post_release() || self.make_spare() || self.write_side() || self.clean() {
+            return if self.waiting.is_some() {
+                KeeperProgress::Waiting
+            } else {
+                KeeperProgress::Worked
+            };
         }
         self.report_shortage();
-        Step::Idle
+        KeeperProgress::Idle
     }
 
     /// Checks the disk and the spares. Called while the keeper is idle.
@@ -242,7 +246,7 @@ impl Keeper {
                     sweep.handle_answer(reply);
                 }
             }
-            AfterAnswer::Retire(oldest) => self.release_below(oldest),
+            AfterAnswer::Release(oldest) => self.release_below(oldest),
             AfterAnswer::Publish(segment) => {
                 if let Err(error) = side::publish(&*self.parts.disk, segment.number()) {
                     tracing::warn!(segment = segment.number(), %error, "could not publish a side \
@@ -257,7 +261,7 @@ impl Keeper {
     fn post(
         &mut self,
         then: AfterAnswer,
-        job: impl FnOnce(std::sync::mpsc::Sender<MoveReply>) -> Job,
+        job: impl FnOnce(std::sync::mpsc::Sender<MoveReply>) -> CommitJob,
     ) {
         let (answer, answered) = channel();
         // An ended journal drops the job, and so the other end of the channel.
@@ -272,7 +276,7 @@ impl Keeper {
         }
         self.spare_number += 1;
         let name = format!("spare-k{:09}.log", self.spare_number);
-        match make_spare(&*self.parts.disk, &name, self.parts.segment_bytes) {
+        match make_sized_file(&*self.parts.disk, &name, self.parts.segment_bytes) {
             Ok(spare) => {
                 self.has_logged_no_spare = false;
                 self.keep(spare);
@@ -316,18 +320,19 @@ impl Keeper {
         self.note_free();
     }
 
-    /// Releases the oldest segments if they have nothing in use.
-    fn retire(&mut self) -> bool {
+    /// Prepares the release of the oldest segments, if they have nothing in use: requests a mark
+    /// with the new oldest segment. [`Self::release_below`] follows when the mark is durable.
+    fn post_release(&mut self) -> bool {
         let mut oldest = None;
         for segment in self.parts.segments.all() {
-            if !segment.is_sealed() || segment.needed() > 0 {
+            if !segment.is_sealed() || segment.uses() > 0 {
                 break;
             }
             oldest = Some(segment.number() + 1);
         }
         let Some(oldest) = oldest else { return false };
         // Later frames made them unused; the mark makes those frames durable too.
-        self.post(AfterAnswer::Retire(oldest), |answer| Job::Mark(Some(oldest), answer));
+        self.post(AfterAnswer::Release(oldest), |answer| CommitJob::Mark(Some(oldest), answer));
         true
     }
 
@@ -379,7 +384,7 @@ impl Keeper {
         let is_young =
             |one: &Segment| one.number() == newest && newest != self.newest_at_idle_check;
         let Some((place, segment)) = all.iter().enumerate().find(|(_, one)| {
-            one.is_sealed() && !one.has_side() && one.needed() > 0 && !is_young(one)
+            one.is_sealed() && !one.has_side() && one.uses() > 0 && !is_young(one)
         }) else {
             return false;
         };
@@ -390,7 +395,7 @@ impl Keeper {
         match side::draft(disk, segment, index, place == 0) {
             Ok(()) => {
                 let segment = Arc::clone(segment);
-                self.post(AfterAnswer::Publish(segment), |answer| Job::Mark(None, answer));
+                self.post(AfterAnswer::Publish(segment), |answer| CommitJob::Mark(None, answer));
             }
             Err(error) => {
                 // Opening then reads the segment itself.
@@ -412,8 +417,8 @@ impl Keeper {
     fn is_due(&self) -> bool {
         let segment_bytes = self.parts.segment_bytes;
         let (count, written) = (self.parts.segments.count() as u64, self.written());
-        let needed = self.parts.index.needed_bytes();
-        let garbage = written.saturating_sub(needed);
+        let used = self.parts.index.used_bytes();
+        let garbage = written.saturating_sub(used);
         if self.parts.room.is_tight() {
             // `garbage` includes the heads of frames, which cleaning does not free. This limit lies
             // above their share, so that they do not cause a second move of the same records.
@@ -421,7 +426,7 @@ impl Keeper {
             return (count > 2 && garbage > garbage_max) || self.is_worthwhile();
         }
         // Restarts leave nearly empty segments, so the size of the files counts too.
-        let is_sparse = count * segment_bytes > needed.saturating_mul(SPARSE_FACTOR);
+        let is_sparse = count * segment_bytes > used.saturating_mul(SPARSE_FACTOR);
         count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
     }
 
@@ -432,17 +437,17 @@ impl Keeper {
         let segments = self.parts.segments.all();
         let sealed = segments.iter().filter(|segment| segment.is_sealed());
         let written: u64 = sealed.map(|one| one.end().saturating_sub(HEADER_BYTES)).sum();
-        let needed = self.parts.index.needed_bytes();
+        let used = self.parts.index.used_bytes();
         // Heads of frames are written in addition to the records in use.
-        let moved = needed + needed / (TIGHT_GARBAGE_PART - 1);
+        let moved = used + used / (TIGHT_GARBAGE_PART - 1);
         written > moved + self.parts.segment_bytes / WORTHWHILE_PART
     }
 
     /// Number of bytes to write again at a time: more if the log exceeds its limit further. At most
     /// the size of a group, so that cleaning keeps up with any load.
     fn move_bytes(&self) -> usize {
-        let (written, needed) = (self.written(), self.parts.index.needed_bytes());
-        let excess = written.saturating_sub(needed.saturating_mul(2)) * 8 / needed.max(1);
+        let (written, used) = (self.written(), self.parts.index.used_bytes());
+        let excess = written.saturating_sub(used.saturating_mul(2)) * 8 / used.max(1);
         match excess {
             0 | 1 => 256 << 10,
             2 | 3 => 1 << 20,
@@ -466,14 +471,14 @@ impl Keeper {
             return false;
         }
         let move_bytes = self.move_bytes();
-        let index_is_small = self.parts.index.needed_bytes() < oldest.end();
+        let index_is_small = self.parts.index.used_bytes() < oldest.end();
         let sweep =
             self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest), index_is_small));
         match sweep.next(&self.parts.index, &self.parts.segments, move_bytes) {
-            Ok(sweep::Next::Post(job)) => self.post(AfterAnswer::Sweep, job),
-            Ok(sweep::Next::Continue) => {}
+            Ok(sweep::SweepAction::Post(job)) => self.post(AfterAnswer::Sweep, job),
+            Ok(sweep::SweepAction::Continue) => {}
             // A later sweep finds the records that were added meanwhile, if one is still due.
-            Ok(sweep::Next::End) => {
+            Ok(sweep::SweepAction::End) => {
                 self.waits_for_idle_check = !sweep.has_found();
                 self.end_sweep();
             }
@@ -495,7 +500,7 @@ impl Keeper {
     fn end_sweep(&mut self) {
         for place in self.sweep.take().into_iter().flat_map(Sweep::abandon) {
             if let Some(segment) = self.parts.segments.get(place.segment) {
-                segment.release();
+                segment.end_use();
             }
         }
     }

@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::buffers::Buffers;
-use super::cache::{Cache, Piece};
+use super::cache::{Cache, CachedPiece};
 use super::disk::{Disk, DiskFile};
 use super::format::{
-    CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, Place, SUMMED_BYTES_MIN, SegmentHeader,
-    SummedPart, Version, frame_span, mark_payload,
+    CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, LogPosition, SUMMED_BYTES_MIN,
+    SegmentHeader, SummedPart, Version, frame_span, mark_payload,
 };
 use super::group_write::{FinishedWrite, GroupWrite, GroupWriter};
 use super::manifest::Manifest;
@@ -47,7 +47,7 @@ pub(super) struct Payload<'a> {
 
 impl Payload<'_> {
     /// Records that a content with its checksum before it was written.
-    pub(super) fn note_content(&mut self, at: Place, length: usize) {
+    pub(super) fn note_content(&mut self, at: LogPosition, length: usize) {
         let at = usize::try_from(u64::from(at.offset).saturating_sub(self.buffer_at)).unwrap_or(0);
         let at = at.saturating_sub(self.start) + CONTENT_HEAD;
         if length >= SUMMED_BYTES_MIN {
@@ -56,9 +56,9 @@ impl Payload<'_> {
     }
 
     /// The place of the next byte.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> LogPosition {
         let offset = self.buffer_at + self.buffer.len() as u64;
-        Place { segment: self.segment, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
+        LogPosition { segment: self.segment, offset: u32::try_from(offset).unwrap_or(u32::MAX) }
     }
 }
 
@@ -341,11 +341,16 @@ impl Log {
     fn note_written(&mut self, group_write: GroupWrite) {
         let GroupWrite { segment, mut at, pieces, .. } = group_write;
         for piece in pieces {
-            let start =
-                Place { segment: segment.number(), offset: u32::try_from(at).unwrap_or(u32::MAX) };
+            let start = LogPosition {
+                segment: segment.number(),
+                offset: u32::try_from(at).unwrap_or(u32::MAX),
+            };
             at += piece.len() as u64;
-            let (held, bytes) = (piece.capacity(), Bytes::from(piece));
-            let dropped = self.parts.cache.insert(start, Piece { bytes, held, is_written: true });
+            let (memory_bytes, bytes) = (piece.capacity(), Bytes::from(piece));
+            let dropped = self
+                .parts
+                .cache
+                .insert(start, CachedPiece { bytes, memory_bytes, is_written: true });
             for piece in dropped {
                 // A message from the piece may still be in use.
                 if let Ok(mut unused) = piece.bytes.try_into_mut() {
@@ -425,7 +430,7 @@ fn open_segment(
     let fail = |error: &io::Error| failed("made", &name, error);
     let spare = match take_spare(&parts.spares, bytes) {
         Some(spare) => spare,
-        None => make_spare(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes)
+        None => make_sized_file(&*parts.disk, &format!("spare-{:010}.log", header.number), bytes)
             // The keeper may have used the last disk space for a spare.
             .or_else(|error| take_spare(&parts.spares, bytes).ok_or(error))
             .map_err(|error| fail(&error))?,
@@ -442,7 +447,7 @@ fn open_segment(
 }
 
 /// Makes a file with `bytes` of allocated space.
-pub(super) fn make_spare(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<Spare> {
+pub(super) fn make_sized_file(disk: &dyn Disk, name: &str, bytes: u64) -> io::Result<Spare> {
     let file = disk.create(name)?;
     if let Err(error) = file.allocate(bytes).and_then(|()| file.sync()) {
         // Another file needs its space now.

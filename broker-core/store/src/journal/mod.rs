@@ -51,7 +51,7 @@ use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
 use self::opening::Opened;
-use self::queue::{Job, Queue};
+use self::queue::{CommitJob, JobQueue};
 use self::room::Room;
 use self::segment::Segments;
 use self::threads::Threads;
@@ -111,7 +111,7 @@ pub struct Journal {
     segments: Arc<Segments>,
     cache: Arc<Cache>,
     room: Arc<Room>,
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     readers: Arc<Readers>,
     shard_count: u16,
     driver: Driver,
@@ -214,7 +214,7 @@ impl Journal {
             config.capacity_bytes,
             config.free_bytes_min,
         ));
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(JobQueue::default());
         let committer = Committer::new(
             log,
             Arc::clone(&queue),
@@ -270,13 +270,15 @@ impl Journal {
         let Some(manual) = &mut *lock(manual) else { return false };
         let committer = &mut manual.0;
         match self.queue.take(Some(std::time::Duration::ZERO)) {
-            queue::Arrival::Jobs(jobs) => committer.turn(jobs),
-            queue::Arrival::Quiet | queue::Arrival::Closed
+            queue::CommitterWakeup::Jobs(jobs) => committer.turn(jobs),
+            queue::CommitterWakeup::Quiet | queue::CommitterWakeup::Closed
                 if !committer.is_writing_large() && !committer.has_pending_writes() =>
             {
                 return false;
             }
-            queue::Arrival::Quiet | queue::Arrival::Closed => committer.turn([].into()),
+            queue::CommitterWakeup::Quiet | queue::CommitterWakeup::Closed => {
+                committer.turn([].into())
+            }
         }
         true
     }
@@ -288,9 +290,9 @@ impl Journal {
         let Driver::Manual(manual) = &self.driver else { return false };
         let Some(manual) = &mut *lock(manual) else { return false };
         match manual.1.step() {
-            keeper::Step::Worked => true,
-            keeper::Step::Waiting => false,
-            keeper::Step::Idle => {
+            keeper::KeeperProgress::Worked => true,
+            keeper::KeeperProgress::Waiting => false,
+            keeper::KeeperProgress::Idle => {
                 manual.1.check_idle();
                 false
             }
@@ -327,7 +329,7 @@ impl Store for Journal {
 
     fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         let (answer, answered) = channel();
-        self.queue.push(Job::Acquire(shard, answer)).map_err(|(_, error)| error)?;
+        self.queue.push(CommitJob::Acquire(shard, answer)).map_err(|(_, error)| error)?;
         while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
         let ended = || StoreError::Failed("the store is closed".into());
         answered.recv().unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
@@ -350,8 +352,8 @@ impl Store for Journal {
     }
 
     fn submit(&self, submission: Submission, completion: Completion) {
-        if let Err((Job::Submit(submission, completion), error)) =
-            self.queue.push(Job::Submit(submission, completion))
+        if let Err((CommitJob::Submit(submission, completion), error)) =
+            self.queue.push(CommitJob::Submit(submission, completion))
         {
             self.room.give_back(submission.batch.reserved());
             completion(Err(error));

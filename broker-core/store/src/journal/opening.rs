@@ -253,7 +253,7 @@ fn replay_segment(
             segment.note_side();
             return Ok(());
         }
-        Err(Flaw::Empty) => {}
+        Err(Flaw::Absent) => {}
         Err(flaw) => tracing::warn!(segment = segment.number(), %flaw, "writing the side file \
             again"),
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::format::Place;
-use super::index::Entry;
+use super::format::LogPosition;
+use super::index::IndexEntry;
 use crate::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission, Watcher};
 
 /// A job for the committer.
-pub(super) enum Job {
+pub(super) enum CommitJob {
     /// Appends a batch.
     Submit(Submission, Completion),
     /// Raises the epoch of a shard.
@@ -41,7 +41,7 @@ pub(super) struct MoveItem {
 /// A record to write again, if its key still has the expected entry.
 pub(super) struct MovedRecord {
     pub(super) key: Key,
-    pub(super) expected: Entry,
+    pub(super) expected: IndexEntry,
     pub(super) value: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum MoveContent {
     /// The content is written again with the record.
     New(Bytes),
     /// The parts of the content were written again already.
-    Parts { places: Vec<Place>, length: u32 },
+    Parts { places: Vec<LogPosition>, length: u32 },
 }
 
 /// The committer's answer to the keeper.
@@ -61,21 +61,21 @@ pub(super) enum MoveReply {
     /// The records are durable.
     Moved,
     /// The part was written at this place.
-    Part(Place),
+    Part(LogPosition),
     /// The mark is durable.
     Marked,
 }
 
 /// The queue. Its jobs, its end, and the watchers of its end are under one lock.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     state: Mutex<State>,
     arrived: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<CommitJob>,
     ended: Option<StoreError>,
     closing: bool,
     nudged: bool,
@@ -83,17 +83,17 @@ struct State {
 }
 
 /// The reason why the committer wakes up.
-pub(super) enum Arrival {
-    Jobs(VecDeque<Job>),
+pub(super) enum CommitterWakeup {
+    Jobs(VecDeque<CommitJob>),
     /// No job arrived in time.
     Quiet,
     /// The queue is closed and empty.
     Closed,
 }
 
-impl Queue {
+impl JobQueue {
     /// Adds a job. Returns it with the error if the journal has ended or closed.
-    pub(super) fn push(&self, job: Job) -> Result<(), (Job, StoreError)> {
+    pub(super) fn push(&self, job: CommitJob) -> Result<(), (CommitJob, StoreError)> {
         let mut state = self.lock();
         if let Some(error) = &state.ended {
             return Err((job, error.clone()));
@@ -118,19 +118,19 @@ impl Queue {
 
     /// Takes all jobs, possibly none after a nudge. Waits at most `patience` for one, without limit
     /// if `None`.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Arrival {
+    pub(super) fn take(&self, patience: Option<Duration>) -> CommitterWakeup {
         let mut state = self.lock();
         loop {
             let is_nudged = std::mem::take(&mut state.nudged) && state.ended.is_none();
             if is_nudged || !state.jobs.is_empty() {
-                return Arrival::Jobs(std::mem::take(&mut state.jobs));
+                return CommitterWakeup::Jobs(std::mem::take(&mut state.jobs));
             }
             if state.closing || state.ended.is_some() {
-                return Arrival::Closed;
+                return CommitterWakeup::Closed;
             }
             let waited = match patience {
                 None => (self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner), false),
-                Some(patience) if patience.is_zero() => return Arrival::Quiet,
+                Some(patience) if patience.is_zero() => return CommitterWakeup::Quiet,
                 Some(patience) => {
                     let waited = self.arrived.wait_timeout(state, patience);
                     let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -139,13 +139,13 @@ impl Queue {
             };
             state = waited.0;
             if waited.1 && state.jobs.is_empty() && !state.closing && !state.nudged {
-                return Arrival::Quiet;
+                return CommitterWakeup::Quiet;
             }
         }
     }
 
     /// Ends the journal. Returns the remaining jobs, which will not be done.
-    pub(super) fn poison(&self, error: &StoreError) -> VecDeque<Job> {
+    pub(super) fn poison(&self, error: &StoreError) -> VecDeque<CommitJob> {
         let mut state = self.lock();
         let why = state.ended.get_or_insert_with(|| error.clone()).clone();
         let (jobs, watchers) =

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The size of a read.
 #[derive(Clone, Copy)]
-pub(super) enum Size {
+pub(super) enum ReadSize {
     Small,
     Large,
 }
@@ -42,14 +42,14 @@ impl<T> Reads<T> {
     }
 
     /// Adds a read, or returns it if the queue is closed.
-    pub(super) fn push(&self, size: Size, read: T) -> Result<(), T> {
+    pub(super) fn push(&self, size: ReadSize, read: T) -> Result<(), T> {
         let mut waiting = self.lock();
         if !waiting.is_open {
             return Err(read);
         }
         match size {
-            Size::Small => waiting.small.push_back(read),
-            Size::Large => waiting.large.push_back(read),
+            ReadSize::Small => waiting.small.push_back(read),
+            ReadSize::Large => waiting.large.push_back(read),
         }
         self.changed.notify_one();
         Ok(())
@@ -57,13 +57,13 @@ impl<T> Reads<T> {
 
     /// Takes the oldest read of this size, otherwise the oldest of the other size. Blocks until
     /// there is one. `None` once the queue is closed and empty.
-    pub(super) fn next(&self, first: Size) -> Option<T> {
+    pub(super) fn next(&self, first: ReadSize) -> Option<T> {
         let mut waiting = self.lock();
         loop {
             let Waiting { small, large, is_open } = &mut *waiting;
             let (first, second) = match first {
-                Size::Small => (small, large),
-                Size::Large => (large, small),
+                ReadSize::Small => (small, large),
+                ReadSize::Large => (large, small),
             };
             if let Some(read) = first.pop_front().or_else(|| second.pop_front()) {
                 return Some(read);
@@ -89,10 +89,10 @@ mod tests {
     fn filled() -> Reads<&'static str> {
         let reads = Reads::open();
         for read in ["first large", "second large", "third large"] {
-            reads.push(Size::Large, read).unwrap();
+            reads.push(ReadSize::Large, read).unwrap();
         }
         for read in ["first small", "second small"] {
-            reads.push(Size::Small, read).unwrap();
+            reads.push(ReadSize::Small, read).unwrap();
         }
         reads
     }
@@ -100,18 +100,18 @@ mod tests {
     #[test]
     fn reads_do_not_wait_for_all_reads_of_the_other_size() {
         let reads = filled();
-        assert_eq!(reads.next(Size::Small), Some("first small"));
-        assert_eq!(reads.next(Size::Large), Some("first large"));
-        assert_eq!(reads.next(Size::Large), Some("second large"));
+        assert_eq!(reads.next(ReadSize::Small), Some("first small"));
+        assert_eq!(reads.next(ReadSize::Large), Some("first large"));
+        assert_eq!(reads.next(ReadSize::Large), Some("second large"));
     }
 
     #[test]
     fn both_readers_take_reads_of_either_size() {
         let reads = filled();
-        let read = [(); 4].map(|()| reads.next(Size::Small).unwrap());
+        let read = [(); 4].map(|()| reads.next(ReadSize::Small).unwrap());
         assert_eq!(read, ["first small", "second small", "first large", "second large"]);
-        reads.push(Size::Small, "third small").unwrap();
-        let read = [(); 2].map(|()| reads.next(Size::Large).unwrap());
+        reads.push(ReadSize::Small, "third small").unwrap();
+        let read = [(); 2].map(|()| reads.next(ReadSize::Large).unwrap());
         assert_eq!(read, ["third large", "third small"]);
     }
 
@@ -119,17 +119,17 @@ mod tests {
     fn closed_queue_drains_and_refuses_further_reads() {
         let reads = filled();
         reads.close();
-        assert_eq!(reads.push(Size::Small, "too late"), Err("too late"));
-        assert_eq!(std::iter::from_fn(|| reads.next(Size::Small)).count(), 5);
+        assert_eq!(reads.push(ReadSize::Small, "too late"), Err("too late"));
+        assert_eq!(std::iter::from_fn(|| reads.next(ReadSize::Small)).count(), 5);
     }
 
     #[test]
     fn reader_blocks_until_a_read_or_the_end() {
         let reads = Reads::open();
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| std::iter::from_fn(|| reads.next(Size::Large)).count());
+            let reader = scope.spawn(|| std::iter::from_fn(|| reads.next(ReadSize::Large)).count());
             for read in 0..100 {
-                reads.push(Size::Small, read).unwrap();
+                reads.push(ReadSize::Small, read).unwrap();
             }
             reads.close();
             assert_eq!(reader.join().unwrap(), 100);

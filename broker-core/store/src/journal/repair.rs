@@ -24,7 +24,7 @@ use bytes::Bytes;
 use self::patch::ReplacementSegment;
 use super::disk::Disk;
 use super::format::{HEADER_BYTES, SegmentHeader, join};
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::manifest::Manifest;
 use super::opening::Opened;
 use super::segment::{Segments, name_of};
@@ -254,8 +254,12 @@ impl Plan {
             match verdict {
                 Verdict::Keep => {}
                 Verdict::Delete => writer.batch.delete(&key),
-                Verdict::Write { entry, is_best } => {
-                    let index = if is_best { &inspection.best } else { &inspection.plain };
+                Verdict::Write { entry, from_readable_index } => {
+                    let index = if from_readable_index {
+                        &inspection.readable_index
+                    } else {
+                        &inspection.opening_index
+                    };
                     let value = self.read_value(&key, &entry)?;
                     let write = |to: &mut Vec<u8>| to.extend_from_slice(&value);
                     match self.read_content(index, &entry)? {
@@ -272,13 +276,13 @@ impl Plan {
         writer.journal.close()
     }
 
-    fn read_value(&self, key: &Key, entry: &Entry) -> Result<Vec<u8>, StoreError> {
+    fn read_value(&self, key: &Key, entry: &IndexEntry) -> Result<Vec<u8>, StoreError> {
         let number = entry.record.segment;
         let segment = self.inspection.segments.get(number);
         segment.ok_or_else(|| Segments::missing(number))?.read_value(entry, key.as_bytes())
     }
 
-    fn read_content(&self, index: &Index, entry: &Entry) -> Result<Option<Bytes>, StoreError> {
+    fn read_content(&self, index: &Index, entry: &IndexEntry) -> Result<Option<Bytes>, StoreError> {
         let Some(content) = entry.content_at() else { return Ok(None) };
         let segment = |number: u32| {
             self.inspection.segments.get(number).ok_or_else(|| Segments::missing(number))
@@ -307,7 +311,7 @@ impl Plan {
         let header = self.last_header().ok_or_else(|| Segments::missing(number))?;
         Ok(Opened {
             segments: Arc::clone(&inspection.segments),
-            index: Arc::clone(&inspection.plain),
+            index: Arc::clone(&inspection.opening_index),
             manifest,
             newest: Some(SegmentHeader { number, ..header }),
             end: inspection.chain.last().map_or(0, end_of),

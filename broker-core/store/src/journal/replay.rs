@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::format::{
-    FRAME_HEAD, LogRecord, Place, Reading, RecordContent, RecordReader, part_count,
+    FRAME_HEAD, LogPosition, LogRecord, Reading, RecordContent, RecordReader, part_count,
 };
-use super::index::{ContentAt, Entry, Op, Parts};
+use super::index::{ContentAt, IndexEntry, Op, PartPositions};
 use super::segment::{FoundFrame, Segment};
 use crate::{Key, StoreError};
 
@@ -14,7 +14,7 @@ use crate::{Key, StoreError};
 #[derive(PartialEq, Eq)]
 pub(super) struct ReplayOp {
     pub(super) op: Op,
-    pub(super) parts: Option<Parts>,
+    pub(super) parts: Option<PartPositions>,
 }
 
 impl ReplayOp {
@@ -48,7 +48,7 @@ pub(super) fn records(
 
 /// The operation of a record in the log.
 pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> Option<ReplayOp> {
-    let place = Place { segment: segment.number(), offset };
+    let place = LogPosition { segment: segment.number(), offset };
     op(&read.record, place, read.bytes(), |content| match content {
         RecordContent::Here(bytes) => {
             content_behind(place, read.bytes(), u32::try_from(bytes.len()).ok()?)
@@ -61,7 +61,7 @@ pub(super) fn op_in_log(segment: &Segment, offset: u32, read: &Reading<'_>) -> O
 /// `None` if the record is invalid.
 pub(super) fn op(
     record: &LogRecord<'_>,
-    place: Place,
+    place: LogPosition,
     record_bytes: u32,
     content_at: impl FnOnce(&RecordContent<'_>) -> Option<ContentAt>,
 ) -> Option<ReplayOp> {
@@ -80,7 +80,7 @@ pub(super) fn op(
                 }
                 large_parts = Some(Arc::from(places.as_slice()));
             }
-            let entry = Entry::new(place, record_bytes, at);
+            let entry = IndexEntry::new(place, record_bytes, at);
             Op::Put { key: Key::from_bytes(key)?, entry, content_is_new: true }
         }
     };
@@ -88,8 +88,12 @@ pub(super) fn op(
 }
 
 /// The position of an embedded content: after the first `record_bytes` bytes of its record.
-pub(super) fn content_behind(record: Place, record_bytes: u32, length: u32) -> Option<ContentAt> {
-    let place = Place { offset: record.offset.checked_add(record_bytes)?, ..record };
+pub(super) fn content_behind(
+    record: LogPosition,
+    record_bytes: u32,
+    length: u32,
+) -> Option<ContentAt> {
+    let place = LogPosition { offset: record.offset.checked_add(record_bytes)?, ..record };
     Some(ContentAt { place, length, is_large: false })
 }
 

@@ -13,7 +13,8 @@ use super::index::Index;
 use crate::{Reserved, Shortage, Waker};
 
 /// Maximum bytes that are reserved and not stored yet, in all shards together. It is more than
-/// twice the largest message, so that small messages cannot hold up a large one permanently.
+/// twice the size of the largest message: a large message fits as soon as less than half of these
+/// bytes are reserved, even if small messages keep coming.
 pub(super) const BUSY_BYTES: u64 = 256 << 20;
 /// Maximum number of wakers. A caller refused beyond it must retry.
 const WAITING_MAX: usize = 1_024;
@@ -71,7 +72,7 @@ impl Room {
 
     fn refusal(&self, before: u64, bytes: u64) -> Option<Reserved> {
         let wanted = before.saturating_add(bytes);
-        if self.index.needed_bytes().saturating_add(wanted) > self.capacity_bytes
+        if self.index.used_bytes().saturating_add(wanted) > self.capacity_bytes
             || self.free.load(Ordering::Acquire) < self.free_bytes_min.saturating_add(wanted)
         {
             return Some(Reserved::Full);
@@ -100,7 +101,7 @@ impl Room {
     pub(super) fn shortage(&self, bytes: u64) -> Option<Shortage> {
         let wanted = self.reserved.load(Ordering::Acquire).saturating_add(bytes);
         let (free_bytes, free_bytes_min) = (self.free.load(Ordering::Acquire), self.free_bytes_min);
-        let (stored_bytes, capacity_bytes) = (self.index.needed_bytes(), self.capacity_bytes);
+        let (stored_bytes, capacity_bytes) = (self.index.used_bytes(), self.capacity_bytes);
         let directory = self.directory.clone();
         if free_bytes < free_bytes_min.saturating_add(wanted) {
             return Some(Shortage::Disk { directory, free_bytes, free_bytes_min });
@@ -121,7 +122,7 @@ impl Room {
     pub(super) fn is_tight(&self) -> bool {
         let wanted = self.reserved.load(Ordering::Acquire);
         self.free.load(Ordering::Acquire) < self.free_bytes_min.saturating_add(wanted)
-            || self.index.needed_bytes().saturating_add(wanted) > self.capacity_bytes
+            || self.index.used_bytes().saturating_add(wanted) > self.capacity_bytes
     }
 
     /// Calls all wakers; refused callers try again.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::index::{Entry, Index};
+use super::index::{Index, IndexEntry};
 use super::segment::{Segment, Segments};
 use crate::{Key, StoreError, Visit};
 
@@ -43,7 +43,7 @@ fn read(
     segments: &Segments,
     piece: &mut Piece,
     key: &Key,
-    mut entry: Entry,
+    mut entry: IndexEntry,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     loop {
         let read = match segments.get(entry.record.segment) {
@@ -74,7 +74,7 @@ impl Piece {
     fn value(
         &mut self,
         segment: &Arc<Segment>,
-        entry: &Entry,
+        entry: &IndexEntry,
         key: &Key,
     ) -> Result<Vec<u8>, StoreError> {
         let span = entry.record_bytes as usize;

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use super::disk::DiskFile;
 use super::format::{
     ALIGNMENT, CONTENT_HEAD, FRAME_HEAD, FRAME_MAGIC, Flaw, FrameHead, FrameKind, HEADER_BYTES,
-    Place, RecordReader, SegmentHeader, read_content,
+    LogPosition, RecordReader, SegmentHeader, read_content,
 };
-use super::index::Entry;
+use super::index::IndexEntry;
 use crate::StoreError;
 
 const PREFIX: &str = "segment-";
@@ -39,7 +39,7 @@ pub(super) struct Segment {
     /// Whether no more frames are appended.
     sealed: AtomicBool,
     /// Number of records and contents in use.
-    needed: AtomicU64,
+    uses: AtomicU64,
     /// Whether its side file is durable.
     has_side: AtomicBool,
 }
@@ -51,7 +51,7 @@ impl Segment {
             file,
             end: AtomicU64::new(end),
             sealed: AtomicBool::new(false),
-            needed: AtomicU64::new(0),
+            uses: AtomicU64::new(0),
             has_side: AtomicBool::new(false),
         }
     }
@@ -98,18 +98,18 @@ impl Segment {
     }
 
     /// Number of records and contents in use.
-    pub(super) fn needed(&self) -> u64 {
-        self.needed.load(Ordering::Acquire)
+    pub(super) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Acquire)
     }
 
-    /// Counts a record or content as in use. The segment stays while any is.
-    pub(super) fn hold(&self) {
-        self.needed.fetch_add(1, Ordering::AcqRel);
+    /// Counts a record or content as in use. The segment stays while it has one.
+    pub(super) fn add_use(&self) {
+        self.uses.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Reverses one [`Self::hold`].
-    pub(super) fn release(&self) {
-        self.needed.fetch_sub(1, Ordering::AcqRel);
+    pub(super) fn end_use(&self) {
+        self.uses.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The error for damage at a byte of this segment.
@@ -148,7 +148,7 @@ impl Segment {
     }
 
     /// Reads the part frame whose payload is at `place`, and returns the payload.
-    pub(super) fn read_part(&self, place: Place) -> Result<Bytes, StoreError> {
+    pub(super) fn read_part(&self, place: LogPosition) -> Result<Bytes, StoreError> {
         let start = u64::from(place.offset).saturating_sub(FRAME_HEAD as u64);
         let head = self.read(start, FRAME_HEAD)?;
         let head = FrameHead::read_alone(&head, self.header.seed);
@@ -166,7 +166,7 @@ impl Segment {
     }
 
     /// Reads and checks the value of a record.
-    pub(super) fn read_value(&self, entry: &Entry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn read_value(&self, entry: &IndexEntry, key: &[u8]) -> Result<Vec<u8>, StoreError> {
         let bytes = self.read(u64::from(entry.record.offset), entry.record_bytes as usize)?;
         self.value_in(&bytes, entry, key)
     }
@@ -175,7 +175,7 @@ impl Segment {
     pub(super) fn value_in(
         &self,
         bytes: &[u8],
-        entry: &Entry,
+        entry: &IndexEntry,
         key: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
         self.reader()
@@ -189,7 +189,11 @@ impl Segment {
     }
 
     /// Reads and checks a content that is not in parts.
-    pub(super) fn read_content(&self, place: Place, length: usize) -> Result<Bytes, StoreError> {
+    pub(super) fn read_content(
+        &self,
+        place: LogPosition,
+        length: usize,
+    ) -> Result<Bytes, StoreError> {
         let bytes = self.read(u64::from(place.offset), CONTENT_HEAD + length)?;
         self.content_in(&bytes, place)?;
         Ok(Bytes::from(bytes).slice(CONTENT_HEAD..))
@@ -199,7 +203,7 @@ impl Segment {
     pub(super) fn content_in<'a>(
         &self,
         bytes: &'a [u8],
-        place: Place,
+        place: LogPosition,
     ) -> Result<&'a [u8], StoreError> {
         read_content(bytes, self.header.seed)
             .map_err(|flaw| self.damaged(u64::from(place.offset), flaw))

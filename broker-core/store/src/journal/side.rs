@@ -1,6 +1,6 @@
-//! Side files: the live records of a sealed segment without their contents, so that opening need
-//! not read the segment itself (DESIGN D12). The keeper writes them, and opening and verification
-//! read them.
+//! Side files: a sealed segment has one next to it, `segment-….idx`, with its records in use
+//! without their contents, so that opening need not read the segment itself (DESIGN D12). The
+//! keeper writes them, and opening and verification read them.
 //!
 //! ```text
 //!  header │ item │ item │ ...      item: distance from the one before │ record, as in the segment
@@ -21,11 +21,11 @@ use crc32c::crc32c;
 
 use super::disk::Disk;
 use super::format::{
-    Fields, Flaw, HEADER_BYTES, LogRecord, Place, Reading, RecordContent, RecordReader, Version,
-    write_length,
+    Fields, Flaw, HEADER_BYTES, LogPosition, LogRecord, Reading, RecordContent, RecordReader,
+    Version, write_length,
 };
 use super::index::Index;
-use super::log::make_spare;
+use super::log::make_sized_file;
 use super::replay::{self, ReplayOp};
 use super::segment::{FrameReader, Segment, name_of};
 use crate::StoreError;
@@ -72,7 +72,7 @@ pub(super) fn draft(
         replay::records(segment, frame, |offset, read| {
             let is_listed = match &read.record {
                 LogRecord::Put { key, .. } => {
-                    let place = Place { segment: segment.number(), offset };
+                    let place = LogPosition { segment: segment.number(), offset };
                     index.get(key).is_some_and(|entry| entry.record == place)
                 }
                 // Without older segments, there is no record that it could have removed.
@@ -103,7 +103,7 @@ pub(super) fn draft(
         if disk.list()?.contains(&name) {
             disk.remove(&name)?;
         }
-        let draft = make_spare(disk, &name, bytes.len() as u64)?;
+        let draft = make_sized_file(disk, &name, bytes.len() as u64)?;
         draft.file.write_at(&bytes, 0)?;
         draft.file.sync()
     };
@@ -131,7 +131,7 @@ pub(super) fn items(
 ) -> io::Result<Result<(), Flaw>> {
     let name = name_of_side(segment.number());
     if !disk.list()?.contains(&name) {
-        return Ok(Err(Flaw::Empty));
+        return Ok(Err(Flaw::Absent));
     }
     let file = disk.open(&name)?;
     let length = usize::try_from(file.length()?).unwrap_or(usize::MAX);
@@ -176,7 +176,7 @@ fn read(
         };
         let (read, held) = reader.read_cut(items.0)?;
         items.take(read.span)?;
-        let place = Place { segment: segment.number(), offset };
+        let place = LogPosition { segment: segment.number(), offset };
         let op = match version {
             Version::V1 => op_v1(&read, place),
             Version::V2 => replay::op(&read.record, place, read.bytes(), |content| match held {
@@ -191,12 +191,12 @@ fn read(
 
 /// The operation of a version 1 item. In the log, its record may embed the content whose place the
 /// item has; then the record in the log has no place.
-fn op_v1(read: &Reading<'_>, record: Place) -> Option<ReplayOp> {
+fn op_v1(read: &Reading<'_>, record: LogPosition) -> Option<ReplayOp> {
     let mut bytes = read.bytes();
     if let LogRecord::Put { content: RecordContent::At { place, .. }, .. } = &read.record {
         let without_place = bytes.saturating_sub(8);
         let offset = record.offset.saturating_add(without_place);
-        if *place == (Place { offset, ..record }) {
+        if *place == (LogPosition { offset, ..record }) {
             bytes = without_place;
         }
     }

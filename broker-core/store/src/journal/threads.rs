@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::committer::Committer;
 use super::group_write::{GroupWriter, WriterThread};
-use super::keeper::{Keeper, Step};
-use super::queue::{Arrival, Queue};
+use super::keeper::{Keeper, KeeperProgress};
+use super::queue::{CommitterWakeup, JobQueue};
 use crate::StoreError;
 
 /// Time without work after which the committer writes a mark.
@@ -39,7 +39,7 @@ struct SignalState {
 
 impl Threads {
     pub(super) fn start(
-        queue: Arc<Queue>,
+        queue: Arc<JobQueue>,
         mut committer: Committer,
         keeper: Keeper,
     ) -> io::Result<Self> {
@@ -82,7 +82,7 @@ impl Threads {
 }
 
 /// Drives the committer. If it panics, the journal ends, and all waiting submissions fail.
-fn commit(queue: &Queue, mut committer: Committer, signal: &KeeperSignal) {
+fn commit(queue: &JobQueue, mut committer: Committer, signal: &KeeperSignal) {
     let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, signal)));
     if driven.is_err() {
         committer.poison(&StoreError::Failed("the committer panicked".into()));
@@ -90,7 +90,7 @@ fn commit(queue: &Queue, mut committer: Committer, signal: &KeeperSignal) {
     signal.raise();
 }
 
-fn drive(queue: &Queue, committer: &mut Committer, signal: &KeeperSignal) {
+fn drive(queue: &JobQueue, committer: &mut Committer, signal: &KeeperSignal) {
     let mut unsynced_since: Option<Instant> = None;
     loop {
         let patience = if committer.is_busy() {
@@ -99,11 +99,11 @@ fn drive(queue: &Queue, committer: &mut Committer, signal: &KeeperSignal) {
             committer.is_unmarked().then_some(QUIET)
         };
         match queue.take(patience) {
-            Arrival::Jobs(jobs) => committer.turn(jobs),
-            Arrival::Quiet if committer.is_busy() => committer.turn([].into()),
-            Arrival::Quiet => committer.mark(),
-            Arrival::Closed if committer.is_writing_large() => committer.finish_large(),
-            Arrival::Closed => break,
+            CommitterWakeup::Jobs(jobs) => committer.turn(jobs),
+            CommitterWakeup::Quiet if committer.is_busy() => committer.turn([].into()),
+            CommitterWakeup::Quiet => committer.mark(),
+            CommitterWakeup::Closed if committer.is_writing_large() => committer.finish_large(),
+            CommitterWakeup::Closed => break,
         }
         // Unsynced changes must reach the disk even if more keep arriving.
         unsynced_since =
@@ -127,17 +127,17 @@ fn keep(mut keeper: Keeper, signal: &KeeperSignal) {
 fn keep_on(keeper: &mut Keeper, signal: &KeeperSignal) {
     loop {
         match keeper.step() {
-            Step::Worked => {
+            KeeperProgress::Worked => {
                 if signal.has_ended() {
                     return;
                 }
             }
-            Step::Waiting => {
+            KeeperProgress::Waiting => {
                 if signal.wait() == Wakeup::Ended {
                     return;
                 }
             }
-            Step::Idle => match signal.wait() {
+            KeeperProgress::Idle => match signal.wait() {
                 Wakeup::Ended => return,
                 Wakeup::News => {}
                 Wakeup::Timeout => keeper.check_idle(),

@@ -5,17 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::format::{
-    CONTENT_HEAD, FrameKind, LogRecord, PART_BYTES, PLACE_BYTES, Place, RECORD_HEAD_MAX,
+    CONTENT_HEAD, FrameKind, LogPosition, LogRecord, PART_BYTES, PLACE_BYTES, RECORD_HEAD_MAX,
     REMOVAL_HEAD, RecordContent,
 };
-use super::super::index::{ContentAt, Entry, Index, Op};
+use super::super::index::{ContentAt, Index, IndexEntry, Op};
 use super::super::log::Payload;
 use super::{Committer, Done, Group, is_large};
 use crate::{Batch, Completion, ContentOp, Key, Record, StoreError, Submission};
 
 /// The contents that the operations of a group set, before they are applied to the index.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingContents {
     /// Number of recorded operations.
     count: u32,
     /// The last content of a key, and the number of the operation that set it.
@@ -26,7 +26,7 @@ pub(super) struct Pending {
     lengths: BTreeSet<usize>,
 }
 
-impl Pending {
+impl PendingContents {
     fn of(ops: &[Op]) -> Self {
         let mut pending = Self::default();
         for op in ops {
@@ -92,7 +92,7 @@ impl Group {
         if let Some((_, content)) = self.recent.filter(|(recent, _)| recent == key) {
             return Some(content);
         }
-        self.pending.get_or_insert_with(|| Pending::of(&self.ops)).content(key)
+        self.pending.get_or_insert_with(|| PendingContents::of(&self.ops)).content(key)
     }
 }
 
@@ -120,7 +120,7 @@ impl Committer {
         &mut self,
         submission: Submission,
         completion: Completion,
-        parts: Vec<Vec<Place>>,
+        parts: Vec<Vec<LogPosition>>,
     ) -> Result<(), StoreError> {
         let batch = Arc::clone(&submission.batch);
         let reserved = batch.reserved();
@@ -190,7 +190,7 @@ fn write_record(
     record: &Record<'_>,
     payload: &mut Payload<'_>,
     lookup: &mut ContentLookup<'_>,
-    parts: &mut impl Iterator<Item = Vec<Place>>,
+    parts: &mut impl Iterator<Item = Vec<LogPosition>>,
 ) {
     match *record {
         Record::Delete { key } => {
@@ -231,7 +231,7 @@ fn write_record(
 /// Content that no record has yet.
 pub(super) enum NewContent<'a> {
     Here(&'a [u8]),
-    Parts { places: Vec<Place>, length: u32 },
+    Parts { places: Vec<LogPosition>, length: u32 },
 }
 
 /// Writes a put with new content; returns the position of the content.
@@ -250,7 +250,7 @@ pub(super) fn write_put(
             let content = RecordContent::Here(content);
             let put = LogRecord::Put { key: bytes, value, content };
             let record_bytes = put.write(payload.buffer, payload.seed);
-            let place = Place { offset: record.offset + record_bytes, ..record };
+            let place = LogPosition { offset: record.offset + record_bytes, ..record };
             payload.note_content(place, length as usize);
             (record_bytes, ContentAt { place, length, is_large: false })
         }
@@ -262,7 +262,7 @@ pub(super) fn write_put(
             (record_bytes, ContentAt { place, length, is_large: true })
         }
     };
-    let entry = Entry::new(record, record_bytes, Some(content));
+    let entry = IndexEntry::new(record, record_bytes, Some(content));
     group.push(Op::Put { key, entry, content_is_new: true });
     content
 }
@@ -287,7 +287,7 @@ pub(super) fn write_put_known(
     };
     let put = LogRecord::Put { key: key.as_bytes(), value, content };
     let record_bytes = put.write(payload.buffer, payload.seed);
-    let entry = Entry::new(record, record_bytes, known);
+    let entry = IndexEntry::new(record, record_bytes, known);
     group.push(Op::Put { key, entry, content_is_new: false });
 }
 

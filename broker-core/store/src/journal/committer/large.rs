@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::format::Place;
+use super::super::format::LogPosition;
 use super::Committer;
 use crate::{Completion, Shard, StoreError, Submission};
 
@@ -19,7 +19,7 @@ pub(super) struct LargeWrite {
     /// Bytes of the first content that are written.
     pub(super) written: usize,
     /// The parts of each content, in the order of the records.
-    pub(super) parts: Vec<Vec<Place>>,
+    pub(super) parts: Vec<Vec<LogPosition>>,
 }
 
 impl Committer {
@@ -58,7 +58,7 @@ impl Committer {
     }
 
     /// Writes a part. Its segment is held until the batch is applied.
-    pub(super) fn write_part(&mut self, piece: &[u8]) -> Result<Place, StoreError> {
+    pub(super) fn write_part(&mut self, piece: &[u8]) -> Result<LogPosition, StoreError> {
         let place = self.log.frame(
             super::super::format::FrameKind::Part,
             piece.len() as u64,
@@ -69,7 +69,7 @@ impl Committer {
             },
         )?;
         if let Some(segment) = self.segments.get(place.segment) {
-            segment.hold();
+            segment.add_use();
         }
         Ok(place)
     }
@@ -78,15 +78,15 @@ impl Committer {
     fn end_large(&mut self, write: LargeWrite) -> Result<(), StoreError> {
         let LargeWrite { shard, submission, completion, mut parts, .. } = write;
         parts.pop();
-        self.group.held_parts.extend(parts.iter().flatten());
+        self.group.used_parts.extend(parts.iter().flatten());
         self.write_batch(submission, completion, parts)?;
         let Some(state) = self.state(shard) else { return Ok(()) };
         state.is_writing_large = false;
-        let mut held = std::mem::take(&mut state.held);
+        let mut held = std::mem::take(&mut state.waiting);
         while let Some((submission, completion)) = held.pop_front() {
             if let Err(error) = self.submit(submission, completion) {
                 if let Some(state) = self.state(shard) {
-                    state.held = held;
+                    state.waiting = held;
                 }
                 return Err(error);
             }

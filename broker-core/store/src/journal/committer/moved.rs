@@ -16,7 +16,7 @@ pub(super) fn write(committer: &mut Committer, mut moved: Move) -> Result<(), St
         item.users.retain(|user| index.get(user.key.as_bytes()) == Some(user.expected));
         if let MoveContent::Parts { places, .. } = &item.content {
             // Their segments were held for this move. After the commit, the records hold them.
-            group.held_parts.extend(places.iter().copied());
+            group.used_parts.extend(places.iter().copied());
         }
     }
     moved.items.retain(|item| !item.users.is_empty());

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::lock::{LOCK_NAME, Lock};
+use super::lock::{DirectoryLock, LOCK_NAME};
 use super::reserve::{DescriptorReserve, RESERVED_DESCRIPTORS};
 use super::{Disk, DiskFile};
 
@@ -23,7 +23,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// open directory, even if its path changes, and follows no link.
 pub struct OsDisk {
     /// The first field, to be dropped before `directory`, whose lock ends with the last descriptor.
-    _lock: Lock,
+    _lock: DirectoryLock,
     directory: File,
     path: Arc<str>,
     is_read_only: bool,
@@ -45,7 +45,7 @@ impl OsDisk {
             }
         }
         let directory = File::open(path)?;
-        let lock = Lock::take(&directory, path)?;
+        let lock = DirectoryLock::take(&directory, path)?;
         warn_of_others(&directory, path);
         let reserve = DescriptorReserve::of(&directory, RESERVED_DESCRIPTORS)?;
         let path = path.display().to_string().into();
@@ -58,7 +58,7 @@ impl OsDisk {
     /// If it does not exist, or a process uses it, possibly this one. The error names the process.
     pub fn open_read_only(path: &Path) -> io::Result<Self> {
         let directory = File::open(path)?;
-        let lock = Lock::take_read_only(&directory, path)?;
+        let lock = DirectoryLock::take_read_only(&directory, path)?;
         let reserve = DescriptorReserve::of(&directory, 0)?;
         let path = path.display().to_string().into();
         Ok(Self { _lock: lock, directory, path, is_read_only: true, reserve })

@@ -22,7 +22,7 @@ static USED_DIRECTORIES: Mutex<Vec<DirectoryId>> = Mutex::new(Vec::new());
 
 /// Exclusive use of a directory while this value exists. The lock on the directory itself is held
 /// by its open descriptor.
-pub(super) struct Lock {
+pub(super) struct DirectoryLock {
     /// The first field, to be dropped before the lock.
     _used: UsedDirectory,
     /// The lock on a file in the directory, for earlier versions; `None` for a read-only use
@@ -30,7 +30,7 @@ pub(super) struct Lock {
     _file: Option<File>,
 }
 
-impl Lock {
+impl DirectoryLock {
     /// Locks a directory, and the lock file in it, which is created if necessary.
     pub(super) fn take(directory: &File, path: &Path) -> io::Result<Self> {
         lock_directory(directory, path)?;

@@ -21,7 +21,7 @@
 use crc32c::crc32c_append;
 
 use super::packing::{PACKED_MAX, pack, unpack};
-use super::{Fields, Flaw, PART_BYTES, Place, Version, put};
+use super::{Fields, Flaw, LogPosition, PART_BYTES, Version, put};
 
 /// Maximum bytes of a put without its key, value, places and content.
 pub(in super::super) const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
@@ -45,9 +45,9 @@ pub(in super::super) enum RecordContent<'a> {
     /// The content follows in the record.
     Here(&'a [u8]),
     /// The content is in another record.
-    At { place: Place, length: u32 },
+    At { place: LogPosition, length: u32 },
     /// The content is in part frames; the places point to their payloads.
-    Parts { places: Vec<Place>, length: u32 },
+    Parts { places: Vec<LogPosition>, length: u32 },
 }
 
 impl RecordContent<'_> {
@@ -60,7 +60,7 @@ impl RecordContent<'_> {
         }
     }
 
-    fn places(&self) -> &[Place] {
+    fn places(&self) -> &[LogPosition] {
         match self {
             Self::None | Self::Here(_) => &[],
             Self::At { place, .. } => std::slice::from_ref(place),
@@ -327,8 +327,9 @@ impl Head {
     /// The record with this head. An embedded content is left empty.
     fn record<'a>(&self, mut body: Fields<'a>, place_count: usize) -> Result<LogRecord<'a>, Flaw> {
         let (key, value) = (body.take(self.key_length)?, body.take(self.value_length)?);
-        let mut place =
-            || -> Result<Place, Flaw> { Ok(Place { segment: body.u32()?, offset: body.u32()? }) };
+        let mut place = || -> Result<LogPosition, Flaw> {
+            Ok(LogPosition { segment: body.u32()?, offset: body.u32()? })
+        };
         match self.kind {
             PUT => {
                 let length = self.content_length;

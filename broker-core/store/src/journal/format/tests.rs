@@ -36,7 +36,7 @@ fn a_header_is_read_back_and_its_copy_stands_in() {
 }
 
 fn records() -> Vec<LogRecord<'static>> {
-    let place = |segment, offset| Place { segment, offset };
+    let place = |segment, offset| LogPosition { segment, offset };
     vec![
         LogRecord::Put { key: b"key", value: b"value", content: RecordContent::None },
         LogRecord::Put { key: b"k", value: b"", content: RecordContent::Here(b"content") },

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Entry;
+use super::IndexEntry;
 use crate::tail::Tail;
 use crate::{Key, SPACE_BYTES};
 
@@ -21,7 +21,7 @@ pub(super) struct Space {
     others: BTreeMap<u8, Table>,
 }
 
-type Table = BTreeMap<Tail, Entry>;
+type Table = BTreeMap<Tail, IndexEntry>;
 
 /// Maximum number of keys that are removed one by one. A larger range is removed whole.
 const REMOVED_SINGLY_MAX: usize = 64;
@@ -30,7 +30,7 @@ const REMOVED_SINGLY_MAX: usize = 64;
 #[derive(Default)]
 struct Node {
     present: u64,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 impl Node {
@@ -38,11 +38,11 @@ impl Node {
         (self.present & (bit - 1)).count_ones() as usize
     }
 
-    fn get(&self, bit: u64) -> Option<Entry> {
+    fn get(&self, bit: u64) -> Option<IndexEntry> {
         (self.present & bit != 0).then(|| self.entries.get(self.rank(bit)).copied())?
     }
 
-    fn insert(&mut self, bit: u64, entry: Entry) -> Option<Entry> {
+    fn insert(&mut self, bit: u64, entry: IndexEntry) -> Option<IndexEntry> {
         let rank = self.rank(bit);
         if self.present & bit != 0 {
             return self.entries.get_mut(rank).map(|old| std::mem::replace(old, entry));
@@ -52,7 +52,7 @@ impl Node {
         None
     }
 
-    fn remove(&mut self, bit: u64) -> Option<Entry> {
+    fn remove(&mut self, bit: u64) -> Option<IndexEntry> {
         if self.present & bit == 0 {
             return None;
         }
@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// The present numbers and their entries, ascending.
-    fn iter(&self) -> impl Iterator<Item = (u64, &Entry)> {
+    fn iter(&self) -> impl Iterator<Item = (u64, &IndexEntry)> {
         let mut left = self.present;
         self.entries.iter().map(move |entry| {
             let number = u64::from(left.trailing_zeros());
@@ -107,7 +107,7 @@ const fn bit_of(number: u64) -> u64 {
 }
 
 impl Space {
-    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<IndexEntry> {
         match numbered(key) {
             Some((table, number)) => {
                 self.numbered.get(&(table, number / NODE))?.get(bit_of(number))
@@ -117,7 +117,7 @@ impl Space {
     }
 
     /// Sets the entry of a key and returns the old one.
-    pub(super) fn insert(&mut self, key: &[u8], entry: Entry) -> Option<Entry> {
+    pub(super) fn insert(&mut self, key: &[u8], entry: IndexEntry) -> Option<IndexEntry> {
         match numbered(key) {
             Some((table, number)) => {
                 let node = self.numbered.entry((table, number / NODE)).or_default();
@@ -127,7 +127,7 @@ impl Space {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<IndexEntry> {
         let Some((table, number)) = numbered(key) else {
             let table = self.others.get_mut(&table_of(key))?;
             let old = table.remove(&Tail::of(key)?);
@@ -146,7 +146,7 @@ impl Space {
     }
 
     /// Removes any entry and passes it to `gone`. Returns whether there was one.
-    pub(super) fn pop(&mut self, gone: &mut dyn FnMut(Entry)) -> bool {
+    pub(super) fn pop(&mut self, gone: &mut dyn FnMut(IndexEntry)) -> bool {
         while let Some(mut table) = self.others.first_entry() {
             if let Some((_, entry)) = table.get_mut().pop_first() {
                 gone(entry);
@@ -170,7 +170,7 @@ impl Space {
     pub(super) fn remove_prefix(
         &mut self,
         prefix: &[u8],
-        gone: &mut dyn FnMut(Entry),
+        gone: &mut dyn FnMut(IndexEntry),
     ) -> Option<Self> {
         loop {
             let mut keys = Vec::new();
@@ -219,7 +219,7 @@ impl Space {
         space: u64,
         prefix: &[u8],
         after: Option<&Key>,
-        show: &mut dyn FnMut(Key, &Entry) -> bool,
+        show: &mut dyn FnMut(Key, &IndexEntry) -> bool,
     ) {
         let lower = after.map_or(prefix, Key::as_bytes);
         let (Some(first), tail) = (Tail::of(lower), lower.get(SPACE_BYTES..).unwrap_or_default())

@@ -66,22 +66,23 @@ fn any_key(random: &mut Random) -> Key {
     }
 }
 
-fn put(random: &mut Random, places: &mut u32, contents: &[(Key, Entry)]) -> Op {
+fn put(random: &mut Random, places: &mut u32, contents: &[(Key, IndexEntry)]) -> Op {
     *places += 100;
     let segment = u32::try_from(random.between(1, u64::from(SEGMENTS))).unwrap();
-    let record = Place { segment, offset: *places };
+    let record = LogPosition { segment, offset: *places };
     let length = u32::try_from(random.below(500)).unwrap();
-    let new = ContentAt { place: Place { segment, offset: *places + 50 }, length, is_large: false };
+    let new =
+        ContentAt { place: LogPosition { segment, offset: *places + 50 }, length, is_large: false };
     let (content, content_is_new) = match random.below(4) {
         0 => (None, false),
         1 => (random.pick(contents).and_then(|(_, entry)| entry.content_at()), false),
         _ => (Some(new), true),
     };
-    let entry = Entry::new(record, 50, content);
+    let entry = IndexEntry::new(record, 50, content);
     Op::Put { key: any_key(random), entry, content_is_new }
 }
 
-fn all(index: &Index) -> Vec<(Key, Entry)> {
+fn all(index: &Index) -> Vec<(Key, IndexEntry)> {
     let mut all = Vec::new();
     index.each(&mut |key, entry| all.push((key, *entry)));
     all
@@ -95,10 +96,11 @@ fn the_index_agrees_with_a_plain_map() {
         let mut random = Random::new(seed);
         let segments = segments();
         let index = Index::new(Arc::clone(&segments));
-        let mut model: BTreeMap<Key, Entry> = BTreeMap::new();
+        let mut model: BTreeMap<Key, IndexEntry> = BTreeMap::new();
         let mut places = 0;
         for _ in 0..300 {
-            let here: Vec<(Key, Entry)> = model.iter().map(|(key, entry)| (*key, *entry)).collect();
+            let here: Vec<(Key, IndexEntry)> =
+                model.iter().map(|(key, entry)| (*key, *entry)).collect();
             let op = match random.below(12) {
                 0 => Op::DeletePrefix { prefix: any_key(&mut random) },
                 1 if random.one_in(6) => {
@@ -135,7 +137,7 @@ fn the_index_agrees_with_a_plain_map() {
                 break;
             }
         }
-        let expected: Vec<(Key, Entry)> = model
+        let expected: Vec<(Key, IndexEntry)> = model
             .iter()
             .filter(|(key, _)| key.as_bytes().starts_with(prefix.as_bytes()))
             .map(|(key, entry)| (*key, *entry))
@@ -147,9 +149,11 @@ fn the_index_agrees_with_a_plain_map() {
             index.apply(&[Op::DeletePrefix { prefix: Key::of_space(space) }]);
         }
         while index.reap(13) {}
-        assert_eq!(index.needed_bytes(), 0, "seed {seed}: nothing is left, nothing is needed");
-        assert!(segments.all().iter().all(|segment| segment.needed() == 0), "seed {seed}");
-        assert!(!index.is_shared(Place::default()) && lock(&index.contents).shared.is_empty());
+        assert_eq!(index.used_bytes(), 0, "seed {seed}: nothing is left, nothing is needed");
+        assert!(segments.all().iter().all(|segment| segment.uses() == 0), "seed {seed}");
+        assert!(
+            !index.is_shared(LogPosition::default()) && lock(&index.contents).shared.is_empty()
+        );
     }
 }
 
@@ -163,9 +167,9 @@ fn check_account(index: &Index, counted: &Segments, seed: u64) {
         .collect();
     fresh.replay(&ops);
     assert_eq!(fresh.open_account(), Ok(()), "seed {seed}");
-    assert_eq!(index.needed_bytes(), fresh.needed_bytes(), "seed {seed}");
+    assert_eq!(index.used_bytes(), fresh.used_bytes(), "seed {seed}");
     for (was, is) in fresh_segments.all().iter().zip(counted.all()) {
-        assert_eq!(was.needed(), is.needed(), "seed {seed}: segment {}", is.number());
+        assert_eq!(was.uses(), is.uses(), "seed {seed}: segment {}", is.number());
     }
     assert_eq!(lock(&index.contents).shared, lock(&fresh.contents).shared, "seed {seed}");
 }
@@ -177,7 +181,7 @@ fn many_keys_with_a_prefix_are_removed_at_once() {
     for prefix in [&[2][..], &[2, 7], &[2, 255], &[2, 7, 255], &[255, 255]] {
         let segments = segments();
         let index = Index::new(Arc::clone(&segments));
-        let mut model: BTreeMap<Key, Entry> = BTreeMap::new();
+        let mut model: BTreeMap<Key, IndexEntry> = BTreeMap::new();
         let mut random = Random::new(9);
         for number in 0..3_000u32 {
             let table = *random.pick(&[1, 2, 255]).unwrap();
@@ -186,7 +190,7 @@ fn many_keys_with_a_prefix_are_removed_at_once() {
             let key = Key::of_space(1).then(&[table, bucket, byte]).then(&number.to_be_bytes());
             // Some keys have a number, which makes nine bytes with the table.
             let key = if random.one_in(4) { key.then(&[0, 0]) } else { key };
-            let entry = Entry::new(Place { segment: 1, offset: number * 100 }, 10, None);
+            let entry = IndexEntry::new(LogPosition { segment: 1, offset: number * 100 }, 10, None);
             index.apply(&[Op::Put { key, entry, content_is_new: false }]);
             model.insert(key, entry);
         }
@@ -214,7 +218,7 @@ fn sweep_finds_every_entry_of_a_segment() {
         while let Some(from) = cursor {
             cursor = index.sweep(2, from, limit, &mut found);
         }
-        let expected: Vec<(Key, Entry)> = all(&index)
+        let expected: Vec<(Key, IndexEntry)> = all(&index)
             .into_iter()
             .filter(|(_, entry)| entry.record.segment == 2 || entry.content.segment == 2)
             .collect();

@@ -11,9 +11,9 @@ use std::sync::mpsc::Sender;
 
 use bytes::Bytes;
 
-use super::super::format::{HEADER_BYTES, PART_BYTES, Place};
-use super::super::index::{Entry, Index, Op, SweepCursor};
-use super::super::queue::{Job, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
+use super::super::format::{HEADER_BYTES, LogPosition, PART_BYTES};
+use super::super::index::{Index, IndexEntry, Op, SweepCursor};
+use super::super::queue::{CommitJob, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
 use super::super::replay::{self, ReplayOp};
 use super::super::segment::{FrameReader, Segment, Segments};
 use crate::{Key, StoreError};
@@ -33,8 +33,8 @@ pub(super) struct Sweep {
     /// Position of the index search; `None` at the end.
     cursor: Option<SweepCursor>,
     has_started_search: bool,
-    found: VecDeque<(Key, Entry)>,
-    shared: BTreeMap<Place, Vec<(Key, Entry)>>,
+    found: VecDeque<(Key, IndexEntry)>,
+    shared: BTreeMap<LogPosition, Vec<(Key, IndexEntry)>>,
     large: Option<LargeMove>,
     has_found: bool,
 }
@@ -43,14 +43,14 @@ pub(super) struct Sweep {
 struct LargeMove {
     content: Bytes,
     written: usize,
-    parts: Vec<Place>,
-    users: Vec<(Key, Entry)>,
+    parts: Vec<LogPosition>,
+    users: Vec<(Key, IndexEntry)>,
 }
 
 /// The next action.
-pub(super) enum Next {
+pub(super) enum SweepAction {
     /// A job for the committer.
-    Post(Box<dyn FnOnce(Sender<MoveReply>) -> Job>),
+    Post(Box<dyn FnOnce(Sender<MoveReply>) -> CommitJob>),
     /// The sweep continues.
     Continue,
     /// The sweep is complete.
@@ -80,7 +80,7 @@ impl Sweep {
     }
 
     /// The parts that were written again and have no record yet.
-    pub(super) fn abandon(self) -> Vec<Place> {
+    pub(super) fn abandon(self) -> Vec<LogPosition> {
         self.large.map(|large| large.parts).unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl Sweep {
         index: &Index,
         segments: &Segments,
         move_bytes: usize,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<SweepAction, StoreError> {
         if let Some(large) = self.large.take() {
             return self.continue_large(large, index, segments);
         }
@@ -106,25 +106,25 @@ impl Sweep {
         }
         if self.read < self.segment.end() {
             self.read_on(index);
-            return Ok(Next::Continue);
+            return Ok(SweepAction::Continue);
         }
         if !self.has_started_search {
             self.has_started_search = true;
             // Remaining uses come from records elsewhere; usually there are none.
-            self.cursor = (self.segment.needed() > 0).then(SweepCursor::default);
-            return Ok(Next::Continue);
+            self.cursor = (self.segment.uses() > 0).then(SweepCursor::default);
+            return Ok(SweepAction::Continue);
         }
         if let Some(cursor) = self.cursor.take() {
             let mut found = Vec::new();
             self.cursor = index.sweep(self.segment.number(), cursor, ENTRIES_PER_STEP, &mut found);
             self.has_found |= !found.is_empty();
             self.found.extend(found);
-            return Ok(Next::Continue);
+            return Ok(SweepAction::Continue);
         }
         if let Some((_, users)) = self.shared.pop_first() {
             return self.write_users(users, index, segments);
         }
-        Ok(Next::End)
+        Ok(SweepAction::End)
     }
 
     /// Reads the next records of the segment, and keeps records that are current or that embed a
@@ -165,7 +165,7 @@ impl Sweep {
     }
 
     /// Whether the content must be written again.
-    fn moves_content(&self, entry: &Entry, index: &Index) -> bool {
+    fn moves_content(&self, entry: &IndexEntry, index: &Index) -> bool {
         let Some(content) = entry.content_at() else { return false };
         if !content.is_large {
             return content.place.segment == self.segment.number();
@@ -180,7 +180,7 @@ impl Sweep {
         index: &Index,
         segments: &Segments,
         move_bytes: usize,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<SweepAction, StoreError> {
         let mut items = Vec::new();
         let mut bytes = 0;
         while bytes < move_bytes {
@@ -214,37 +214,37 @@ impl Sweep {
             items.push(MoveItem { content, users: vec![user] });
         }
         if items.is_empty() {
-            return Ok(Next::Continue);
+            return Ok(SweepAction::Continue);
         }
-        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+        Ok(SweepAction::Post(Box::new(|answer| CommitJob::Move(Move { items }, answer))))
     }
 
     /// Writes a content again, with all records that share it.
     fn write_users(
         &mut self,
-        users: Vec<(Key, Entry)>,
+        users: Vec<(Key, IndexEntry)>,
         index: &Index,
         segments: &Segments,
-    ) -> Result<Next, StoreError> {
-        let users: Vec<(Key, Entry)> = users
+    ) -> Result<SweepAction, StoreError> {
+        let users: Vec<(Key, IndexEntry)> = users
             .into_iter()
             .filter(|(key, entry)| index.get(key.as_bytes()) == Some(*entry))
             .collect();
-        let Some((key, entry)) = users.first().copied() else { return Ok(Next::Continue) };
+        let Some((key, entry)) = users.first().copied() else { return Ok(SweepAction::Continue) };
         if entry.is_large() {
-            let Some(parts) = index.parts(entry.content) else { return Ok(Next::Continue) };
+            let Some(parts) = index.parts(entry.content) else { return Ok(SweepAction::Continue) };
             let mut content = Vec::with_capacity(entry.content_length().unwrap_or(0) as usize);
             for (place, segment) in parts {
                 content.extend_from_slice(&segment.read_part(place)?);
             }
             self.large =
                 Some(LargeMove { content: content.into(), written: 0, parts: Vec::new(), users });
-            return Ok(Next::Continue);
+            return Ok(SweepAction::Continue);
         }
         let mut moved = Vec::new();
         let length = entry.content_length().unwrap_or(0) as usize;
         let Some(first) = self.read_user(key, entry, index, segments)? else {
-            return Ok(Next::Continue);
+            return Ok(SweepAction::Continue);
         };
         let content =
             self.read_still(&first, index, || self.segment.read_content(entry.content, length))?;
@@ -252,9 +252,9 @@ impl Sweep {
         for (key, entry) in users.into_iter().skip(1) {
             moved.extend(self.read_user(key, entry, index, segments)?);
         }
-        let Some(content) = content else { return Ok(Next::Continue) };
+        let Some(content) = content else { return Ok(SweepAction::Continue) };
         let items = vec![MoveItem { content: MoveContent::New(content), users: moved }];
-        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+        Ok(SweepAction::Post(Box::new(|answer| CommitJob::Move(Move { items }, answer))))
     }
 
     fn continue_large(
@@ -262,13 +262,13 @@ impl Sweep {
         mut large: LargeMove,
         index: &Index,
         segments: &Segments,
-    ) -> Result<Next, StoreError> {
+    ) -> Result<SweepAction, StoreError> {
         if large.written < large.content.len() {
             let end = (large.written + PART_BYTES).min(large.content.len());
             let piece = large.content.slice(large.written..end);
             large.written = end;
             self.large = Some(large);
-            return Ok(Next::Post(Box::new(|answer| Job::MovePart(piece, answer))));
+            return Ok(SweepAction::Post(Box::new(|answer| CommitJob::MovePart(piece, answer))));
         }
         let mut moved = Vec::new();
         for (key, entry) in &large.users {
@@ -285,14 +285,14 @@ impl Sweep {
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let content = MoveContent::Parts { places, length };
         let items = vec![MoveItem { content, users: moved }];
-        Ok(Next::Post(Box::new(|answer| Job::Move(Move { items }, answer))))
+        Ok(SweepAction::Post(Box::new(|answer| CommitJob::Move(Move { items }, answer))))
     }
 
     /// Reads the value of a record; `None` if it was removed meanwhile.
     fn read_user(
         &self,
         key: Key,
-        entry: Entry,
+        entry: IndexEntry,
         index: &Index,
         segments: &Segments,
     ) -> Result<Option<MovedRecord>, StoreError> {

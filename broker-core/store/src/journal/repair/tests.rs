@@ -290,11 +290,11 @@ fn long() -> Files {
             manual.lock().unwrap().as_mut().unwrap().1.step()
         };
         match step {
-            super::super::keeper::Step::Worked => {}
-            super::super::keeper::Step::Waiting => {
+            super::super::keeper::KeeperProgress::Worked => {}
+            super::super::keeper::KeeperProgress::Waiting => {
                 journal.turn();
             }
-            super::super::keeper::Step::Idle => break,
+            super::super::keeper::KeeperProgress::Idle => break,
         }
     }
     journal.close().unwrap();

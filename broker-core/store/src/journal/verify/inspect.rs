@@ -1,9 +1,9 @@
 //! Reading a whole journal: its parts, their damage, and two indexes. Verification and repair use
 //! it.
 //!
-//! The *plain* index is the index that opening finds after every gap became a hole. The *best* one
-//! also has the records that are readable in gaps or in side files. Without damage they are the
-//! same.
+//! The `opening_index` has the records that opening finds after every gap became a hole. The
+//! `readable_index` also has the records that are readable in gaps or in side files. Without damage
+//! they are the same.
 
 mod files;
 mod frames;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use super::super::disk::{Disk, DiskFile};
 use super::super::format::{
-    CONTENT_HEAD, Flaw, FrameKind, HEADER_BYTES, HEADER_LENGTH, Place, SegmentHeader, read_mark,
+    CONTENT_HEAD, Flaw, FrameKind, HEADER_BYTES, HEADER_LENGTH, LogPosition, SegmentHeader,
+    read_mark,
 };
 use super::super::index::{Index, Op};
 use super::super::manifest::{self, ManifestState};
@@ -60,8 +61,8 @@ pub(in super::super) struct Inspection {
     /// Files that are not part of the log and prevent opening.
     pub(in super::super) strays: Vec<String>,
     pub(in super::super) segments: Arc<Segments>,
-    pub(in super::super) plain: Arc<Index>,
-    pub(in super::super) best: Arc<Index>,
+    pub(in super::super) opening_index: Arc<Index>,
+    pub(in super::super) readable_index: Arc<Index>,
 }
 
 /// The operations of a side file, each with the offset of its record in the segment.
@@ -124,10 +125,10 @@ impl Inspection {
             chain: Vec::new(),
             strays,
             segments: Arc::default(),
-            plain: Arc::new(Index::new(Arc::default())),
-            best: Arc::new(Index::new(Arc::default())),
+            opening_index: Arc::new(Index::new(Arc::default())),
+            readable_index: Arc::new(Index::new(Arc::default())),
         };
-        inspection.plain = Arc::new(Index::new(Arc::clone(&inspection.segments)));
+        inspection.opening_index = Arc::new(Index::new(Arc::clone(&inspection.segments)));
         inspection.link(found, newest, &is_own)?;
         inspection.read_log(&tolerant, progress)?;
         inspection.look_for_leftovers(&names);
@@ -241,7 +242,7 @@ impl Inspection {
                 meter.add(frame.head.span());
                 for (offset, op) in ops {
                     compared.next(offset, &op);
-                    carry_out(&self.plain, op);
+                    carry_out(&self.opening_index, op);
                 }
                 Ok(())
             })
@@ -259,14 +260,14 @@ impl Inspection {
         let is_whole = self.chain.iter().all(|link| link.walked.gaps.is_empty());
         if is_whole && self.report.totals.holes == 0 {
             self.prove_sides(disk)?;
-            self.best = Arc::clone(&self.plain);
+            self.readable_index = Arc::clone(&self.opening_index);
             return Ok(());
         }
         // If a part of the log is lost, side files have records that the log lacks.
-        self.plain = Arc::new(self.replay(disk, false)?);
+        self.opening_index = Arc::new(self.replay(disk, false)?);
         let is_one = |link: &Link| link.walked.gaps.is_empty();
-        self.best = if self.chain.iter().all(is_one) {
-            Arc::clone(&self.plain)
+        self.readable_index = if self.chain.iter().all(is_one) {
+            Arc::clone(&self.opening_index)
         } else {
             Arc::new(self.replay(disk, true)?)
         };
@@ -276,7 +277,8 @@ impl Inspection {
     /// Checks that side files have all live records. Opening would not find omitted ones.
     fn prove_sides(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
-        self.plain.each(&mut |_, entry| *live.entry(entry.record.segment).or_default() += 1);
+        self.opening_index
+            .each(&mut |_, entry| *live.entry(entry.record.segment).or_default() += 1);
         for link in &mut self.chain {
             let Some(segment) = link.segment.as_ref().filter(|_| link.side == Side::Good) else {
                 continue;
@@ -284,7 +286,7 @@ impl Inspection {
             let mut listed = 0;
             side::replay(disk, segment, link.walked.end, &mut |found| {
                 if let Op::Put { key, entry, .. } = found.op {
-                    listed += u64::from(self.plain.get(key.as_bytes()) == Some(entry));
+                    listed += u64::from(self.opening_index.get(key.as_bytes()) == Some(entry));
                 }
             })
             .map_err(|error| failed(&segment.name(), &error))?
@@ -311,9 +313,9 @@ impl Inspection {
         let end = match link.extent {
             Extent::Sealed { end, .. } => end,
             // The end is unknown, so the side file cannot be compared.
-            Extent::Open => return Ok((Err(Flaw::Empty), items)),
+            Extent::Open => return Ok((Err(Flaw::Absent), items)),
             // An opening sealed the segment and ended there.
-            Extent::Newest { .. } => return Ok((Err(Flaw::Empty), items)),
+            Extent::Newest { .. } => return Ok((Err(Flaw::Absent), items)),
         };
         let side_file =
             side::items(disk, segment, end, &mut |offset, op| items.push((offset, op)))?;
@@ -354,7 +356,7 @@ impl Inspection {
     ) {
         let name = side::name_of_side(link.number);
         match side_file {
-            Err(Flaw::Empty) => {}
+            Err(Flaw::Absent) => {}
             Err(flaw) => {
                 link.side = Side::Bad;
                 let what = flaw.to_string();
@@ -403,9 +405,9 @@ impl Inspection {
     /// Judges every key.
     fn judge_all(&mut self, progress: &mut dyn FnMut(Progress)) {
         // Fails for a missing segment, which is reported already.
-        self.plain.open_account().ok();
+        self.opening_index.open_account().ok();
         let mut report = std::mem::take(&mut self.report);
-        report.totals.live_bytes = self.plain.needed_bytes();
+        report.totals.live_bytes = self.opening_index.used_bytes();
         let mut meter = Meter::new(Stage::Records, report.totals.live_bytes, progress);
         self.each_verdict(&mut |key, judged, bytes| {
             meter.add(bytes);
@@ -436,21 +438,22 @@ impl Inspection {
         &self,
         visit: &mut dyn FnMut(&Key, super::judge::JudgedKey, u64) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let is_one = Arc::ptr_eq(&self.best, &self.plain);
+        let is_one = Arc::ptr_eq(&self.readable_index, &self.opening_index);
         let mut result = Ok(());
-        self.best.each(&mut |key, entry| {
+        self.readable_index.each(&mut |key, entry| {
             if result.is_err() {
                 return;
             }
-            let plain = if is_one { Some(*entry) } else { self.plain.get(key.as_bytes()) };
-            let judged = self.judge(&key, Some(*entry), plain);
+            let at_opening =
+                if is_one { Some(*entry) } else { self.opening_index.get(key.as_bytes()) };
+            let judged = self.judge(&key, Some(*entry), at_opening);
             let content = entry.content_length().map_or(0, |length| length as usize + CONTENT_HEAD);
             let bytes = u64::from(entry.record_bytes) + content as u64;
             result = visit(&key, judged, bytes);
         });
         if !is_one {
-            self.plain.each(&mut |key, entry| {
-                if result.is_ok() && self.best.get(key.as_bytes()).is_none() {
+            self.opening_index.each(&mut |key, entry| {
+                if result.is_ok() && self.readable_index.get(key.as_bytes()).is_none() {
                     result = visit(&key, self.judge(&key, None, Some(*entry)), 0);
                 }
             });
@@ -459,7 +462,7 @@ impl Inspection {
     }
 
     /// The gap that contains a place.
-    pub(in super::super) fn gap_at(&self, place: Place) -> Option<&Gap> {
+    pub(in super::super) fn gap_at(&self, place: LogPosition) -> Option<&Gap> {
         let first = self.chain.first()?.number;
         let link = self.chain.get(place.segment.checked_sub(first)? as usize)?;
         let offset = u64::from(place.offset);
@@ -485,7 +488,7 @@ impl Inspection {
 
     /// The value of a key, if it can be read.
     pub(in super::super) fn value(&self, key: &Key) -> Option<Vec<u8>> {
-        [&self.best, &self.plain].into_iter().find_map(|index| {
+        [&self.readable_index, &self.opening_index].into_iter().find_map(|index| {
             let entry = index.get(key.as_bytes())?;
             self.segments.get(entry.record.segment)?.read_value(&entry, key.as_bytes()).ok()
         })

@@ -2,8 +2,8 @@
 //! or given up. Reports and repair use the verdicts.
 
 use super::super::format::FRAME_HEAD;
-use super::super::format::{Flaw, Place};
-use super::super::index::{Entry, Index};
+use super::super::format::{Flaw, LogPosition};
+use super::super::index::{Index, IndexEntry};
 use super::super::segment::{Segments, damaged, name_of};
 use super::{Fate, Inspection};
 use crate::{Key, StoreError};
@@ -13,8 +13,8 @@ use crate::{Key, StoreError};
 pub(in super::super) enum Verdict {
     /// No action.
     Keep,
-    /// The entry is written again. It is from the best index, or from the plain one.
-    Write { entry: Entry, is_best: bool },
+    /// The entry is written again. It is from the readable index, or from the index of opening.
+    Write { entry: IndexEntry, from_readable_index: bool },
     /// The key is deleted.
     Delete,
 }
@@ -24,50 +24,53 @@ pub(in super::super) struct JudgedKey {
     pub(in super::super) verdict: Verdict,
     pub(in super::super) fate: Option<Fate>,
     /// The unreadable place, and the reason.
-    pub(in super::super) flaw: Option<(Place, StoreError)>,
+    pub(in super::super) flaw: Option<(LogPosition, StoreError)>,
 }
 
 impl Inspection {
-    /// Judges a key by its entries in the best and in the plain index.
+    /// Judges a key by its entries in the readable index and in the index of opening.
     pub(in super::super) fn judge(
         &self,
         key: &Key,
-        best: Option<Entry>,
-        plain: Option<Entry>,
+        readable: Option<IndexEntry>,
+        at_opening: Option<IndexEntry>,
     ) -> JudgedKey {
-        let Some(entry) = best else {
-            let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
-            return JudgedKey { verdict, fate: plain.map(|_| Fate::Removed), flaw: None };
+        let Some(entry) = readable else {
+            let verdict = if at_opening.is_some() { Verdict::Delete } else { Verdict::Keep };
+            return JudgedKey { verdict, fate: at_opening.map(|_| Fate::Removed), flaw: None };
         };
-        let flaw = match prove(&self.best, &self.segments, key, &entry) {
-            Ok(()) if plain == Some(entry) && !self.is_in_gap(&self.best, &entry) => {
+        let flaw = match prove(&self.readable_index, &self.segments, key, &entry) {
+            Ok(())
+                if at_opening == Some(entry) && !self.is_in_gap(&self.readable_index, &entry) =>
+            {
                 return JudgedKey { verdict: Verdict::Keep, fate: None, flaw: None };
             }
             Ok(()) => {
-                let verdict = Verdict::Write { entry, is_best: true };
+                let verdict = Verdict::Write { entry, from_readable_index: true };
                 return JudgedKey { verdict, fate: Some(Fate::Saved), flaw: None };
             }
             Err(flaw) => Some(flaw),
         };
-        let earlier = plain.filter(|plain| *plain != entry);
-        match earlier.filter(|entry| prove(&self.plain, &self.segments, key, entry).is_ok()) {
+        let earlier = at_opening.filter(|at_opening| *at_opening != entry);
+        match earlier.filter(|entry| prove(&self.opening_index, &self.segments, key, entry).is_ok())
+        {
             Some(entry) => {
-                let verdict = if self.is_in_gap(&self.plain, &entry) {
-                    Verdict::Write { entry, is_best: false }
+                let verdict = if self.is_in_gap(&self.opening_index, &entry) {
+                    Verdict::Write { entry, from_readable_index: false }
                 } else {
                     Verdict::Keep
                 };
                 JudgedKey { verdict, fate: Some(Fate::Earlier), flaw }
             }
             None => {
-                let verdict = if plain.is_some() { Verdict::Delete } else { Verdict::Keep };
+                let verdict = if at_opening.is_some() { Verdict::Delete } else { Verdict::Keep };
                 JudgedKey { verdict, fate: Some(Fate::Lost), flaw }
             }
         }
     }
 
     /// Whether a part of an entry is in a gap, where repair makes a hole.
-    fn is_in_gap(&self, index: &Index, entry: &Entry) -> bool {
+    fn is_in_gap(&self, index: &Index, entry: &IndexEntry) -> bool {
         if self.gap_at(entry.record).is_some() {
             return true;
         }
@@ -77,7 +80,7 @@ impl Inspection {
             Some(content) => index.part_places(content.place).is_none_or(|parts| {
                 parts.iter().any(|part| {
                     let head = part.offset.saturating_sub(FRAME_HEAD_BYTES);
-                    self.gap_at(Place { offset: head, ..*part }).is_some()
+                    self.gap_at(LogPosition { offset: head, ..*part }).is_some()
                 })
             }),
         }
@@ -92,9 +95,9 @@ fn prove(
     index: &Index,
     segments: &Segments,
     key: &Key,
-    entry: &Entry,
-) -> Result<(), (Place, StoreError)> {
-    let at = |place: Place| {
+    entry: &IndexEntry,
+) -> Result<(), (LogPosition, StoreError)> {
+    let at = |place: LogPosition| {
         let segment = segments.get(place.segment);
         segment.ok_or_else(|| (place, Segments::missing(place.segment)))
     };
