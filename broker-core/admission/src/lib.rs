@@ -29,11 +29,12 @@
 //! | place | the first that asks when one is free | an idle connection; for a known client one of the network with most connections; for a client with a key one without; where connections carry [requests](Places::of_requests), also one that waits for a message |
 //! | opening | each newcomer at once | the oldest |
 //! | turn at a large answer | the network with fewest turns | none: a late answer ends its turn |
-//! | long turn | the next asker in turn; every other one to work without an asker | none: one ends with its slice |
+//! | long turn | the next requester in turn; every other one to work without a requester | none: one ends with its slice |
 //! | loads | the longest waiter | none: half stays for messages that leave for no forwarder |
 //!
-//! A holder is slow when it passes less than its [`Pace`] allows: by default it may stand still for [`GRACE`], and must then
-//! pass 64 KiB per second, and all bytes that it holds in 8 seconds. A slow holder keeps its part while no request waits.
+//! A holder is slow when it passes less than its [`Pace`] allows: by default it may stand still for [`GRACE`], and must
+//! then pass 64 KiB per second, and all bytes that it holds in 8 seconds. A slow holder keeps its part while no request
+//! waits.
 //!
 //! # Callers
 //!
@@ -44,8 +45,8 @@
 //! | HTTP | a place for each connection, before its first request; a paced share for each head, body and answer |
 //! | TLS, proxies, the shared port | openings |
 //!
-//! Each transport has its own places and sockets: a number that transports shared would let idle connections at one keep
-//! clients from another. Absent on purpose: sockets, bytes of protocols, and the meaning of a command.
+//! Each transport has its own places and sockets: a number that transports shared would let idle connections at one
+//! keep clients from another. Absent on purpose: sockets, bytes of protocols, and the meaning of a command.
 
 mod account;
 mod budget;

@@ -1,5 +1,5 @@
-//! Long turns of a thread: judging a message by heavy rules, moving due messages by the ten thousand, batches and lists of
-//! very many (DESIGN D6, decision 33).
+//! Long turns of a thread: judging a message by heavy rules, moving due messages by the ten thousand, batches and lists
+//! of very many (DESIGN D6, decision 33).
 //!
 //! ```text
 //!  users with ordinary work:      turn turn turn ........ turn turn turn ........ turn
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! A user that wants a long turn waits here, even if it is asked for other things meanwhile. There is one long turn
-//! between two rounds of all ready work, and then the others have three times the steps that it took, if they want them.
-//! So a user without long work waits for one long turn at most, even if thousands of others want one.
+//! between two rounds of all ready work, and then the others have three times the steps that it took, if they want
+//! them. So a user without long work waits for one long turn at most, even if thousands of others want one.
 //!
-//! Waiters take turns by their asker, not by user: after a client with a thousand entities the next client waits for one
-//! entity. Work without an asker, which is due or comes from other entities, has every other turn, if it wants it, in its
-//! order.
+//! Waiters take turns by their requester, not by user: after a client with a thousand entities the next client waits
+//! for one entity. Work without a requester, which is due or comes from other entities, has every other turn, if it
+//! wants it, in its order.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -36,10 +36,10 @@ pub struct LongTurn {
 /// Begins the long turn of a waiter.
 type Begin = Box<dyn FnOnce(LongTurn)>;
 
-/// The long turns of a thread, for askers that are known by `K`.
+/// The long turns of a thread, for requesters that are known by `K`.
 pub struct LongTurns<K> {
     waiting: RefCell<Waiting<K>>,
-    asked: Notify,
+    wait_begun: Notify,
     /// Steps of the long turn, and of all other turns since.
     long: Cell<u64>,
     others: Cell<u64>,
@@ -50,40 +50,40 @@ pub struct LongTurns<K> {
 /// The waiters.
 struct Waiting<K> {
     /// Waiters whose work no client has requested.
-    without_asker: VecDeque<Begin>,
-    /// Waiters by asker, and the order of askers.
-    asked: BTreeMap<K, VecDeque<Begin>>,
-    askers: VecDeque<K>,
-    /// Whether the last turn had no asker.
-    was_without_asker: bool,
+    without_requester: VecDeque<Begin>,
+    /// Waiters by requester, and the order of requesters.
+    by_requester: BTreeMap<K, VecDeque<Begin>>,
+    requesters: VecDeque<K>,
+    /// Whether the last turn had no requester.
+    was_without_requester: bool,
 }
 
 impl<K: Copy + Ord> Waiting<K> {
-    fn push(&mut self, asker: Option<K>, begin: Begin) {
-        let Some(asker) = asker else {
-            self.without_asker.push_back(begin);
+    fn push(&mut self, requester: Option<K>, begin: Begin) {
+        let Some(requester) = requester else {
+            self.without_requester.push_back(begin);
             return;
         };
-        let of_asker = self.asked.entry(asker).or_default();
-        if of_asker.is_empty() {
-            self.askers.push_back(asker);
+        let of_requester = self.by_requester.entry(requester).or_default();
+        if of_requester.is_empty() {
+            self.requesters.push_back(requester);
         }
-        of_asker.push_back(begin);
+        of_requester.push_back(begin);
     }
 
     fn pop(&mut self) -> Option<Begin> {
-        let is_without_asker = !self.was_without_asker || self.askers.is_empty();
-        self.was_without_asker = is_without_asker && !self.without_asker.is_empty();
-        if self.was_without_asker {
-            return self.without_asker.pop_front();
+        let is_without_requester = !self.was_without_requester || self.requesters.is_empty();
+        self.was_without_requester = is_without_requester && !self.without_requester.is_empty();
+        if self.was_without_requester {
+            return self.without_requester.pop_front();
         }
-        let asker = self.askers.pop_front()?;
-        let of_asker = self.asked.get_mut(&asker)?;
-        let next = of_asker.pop_front();
-        if of_asker.is_empty() {
-            self.asked.remove(&asker);
+        let requester = self.requesters.pop_front()?;
+        let of_requester = self.by_requester.get_mut(&requester)?;
+        let next = of_requester.pop_front();
+        if of_requester.is_empty() {
+            self.by_requester.remove(&requester);
         } else {
-            self.askers.push_back(asker);
+            self.requesters.push_back(requester);
         }
         next
     }
@@ -92,14 +92,14 @@ impl<K: Copy + Ord> Waiting<K> {
 impl<K> Default for LongTurns<K> {
     fn default() -> Self {
         let waiting = Waiting {
-            without_asker: VecDeque::new(),
-            asked: BTreeMap::new(),
-            askers: VecDeque::new(),
-            was_without_asker: false,
+            without_requester: VecDeque::new(),
+            by_requester: BTreeMap::new(),
+            requesters: VecDeque::new(),
+            was_without_requester: false,
         };
         Self {
             waiting: RefCell::new(waiting),
-            asked: Notify::new(),
+            wait_begun: Notify::new(),
             long: Cell::default(),
             others: Cell::default(),
             is_running: Cell::default(),
@@ -109,9 +109,9 @@ impl<K> Default for LongTurns<K> {
 
 impl<K: Copy + Ord> LongTurns<K> {
     /// Calls `begin` when the turn of its waiter has come. A user waits once for each turn.
-    pub fn wait(&self, asker: Option<K>, begin: impl FnOnce(LongTurn) + 'static) {
-        self.waiting.borrow_mut().push(asker, Box::new(begin));
-        self.asked.notify_one();
+    pub fn wait(&self, requester: Option<K>, begin: impl FnOnce(LongTurn) + 'static) {
+        self.waiting.borrow_mut().push(requester, Box::new(begin));
+        self.wait_begun.notify_one();
     }
 
     /// Runs the work of a long turn: the steps that are noted meanwhile count for it.
@@ -132,7 +132,7 @@ impl<K: Copy + Ord> LongTurns<K> {
         loop {
             let next = self.waiting.borrow_mut().pop();
             let Some(begin) = next else {
-                self.asked.notified().await;
+                self.wait_begun.notified().await;
                 // All ready work goes before the first.
                 tokio::task::yield_now().await;
                 continue;
@@ -184,7 +184,7 @@ mod tests {
     #[derive(Clone)]
     struct Heavy {
         number: usize,
-        asker: Option<u32>,
+        requester: Option<u32>,
         steps: u64,
         turns: Rc<LongTurns<u32>>,
         log: Log,
@@ -196,8 +196,8 @@ mod tests {
             if left == 0 {
                 return;
             }
-            let (turns, asker) = (Rc::clone(&self.turns), self.asker);
-            turns.wait(asker, move |turn| {
+            let (turns, requester) = (Rc::clone(&self.turns), self.requester);
+            turns.wait(requester, move |turn| {
                 tokio::task::spawn_local(async move {
                     self.log.borrow_mut().push(Turn::Long(self.number));
                     self.turns.run(|| self.turns.note(self.steps));
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Runs a test with the turns of a thread, and users of the given numbers and askers.
+    /// Runs a test with the turns of a thread, and users of the given numbers and requesters.
     fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<LongTurns<u32>>, Log) -> F) {
         let (turns, log) = (Rc::new(LongTurns::default()), Log::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -228,16 +228,16 @@ mod tests {
     }
 
     fn heavy(
-        (number, asker): (usize, Option<u32>),
+        (number, requester): (usize, Option<u32>),
         steps: u64,
         turns: &Rc<LongTurns<u32>>,
         log: &Log,
     ) -> Heavy {
-        Heavy { number, asker, steps, turns: Rc::clone(turns), log: Rc::clone(log) }
+        Heavy { number, requester, steps, turns: Rc::clone(turns), log: Rc::clone(log) }
     }
 
-    /// With any number of waiters there is one long turn between two turns of another user, and the other has three times
-    /// their steps; the waiters have their turns one after the other.
+    /// With any number of waiters there is one long turn between two turns of another user, and the other has three
+    /// times their steps; the waiters have their turns one after the other.
     #[test]
     fn others_have_a_share_and_one_turn_between_two_long_ones() {
         run(async |turns, log| {
@@ -258,10 +258,10 @@ mod tests {
         });
     }
 
-    /// An asker of a hundred users has one turn among the askers, as an asker with one user; work without an asker has every
-    /// other turn.
+    /// A requester of a hundred users has one turn among the requesters, as a requester with one user; work without a
+    /// requester has every other turn.
     #[test]
-    fn an_asker_of_many_users_has_one_turn_among_askers() {
+    fn an_requester_of_many_users_has_one_turn_among_requesters() {
         run(async |turns, log| {
             let asked = (0..100).map(|number| (number, Some(1)));
             let asked = asked.chain([(100, Some(2)), (101, Some(3))]);

@@ -25,8 +25,8 @@ pub enum Large {
     List,
     /// The effect of each rule of a subscription on a message.
     Explanation,
-    /// Carrying out a declaration, which takes up to `bytes` bytes. Its plan is made in a turn at lists, which ends before
-    /// it is carried out.
+    /// Carrying out a declaration, which takes up to `bytes` bytes. Its plan is made in a turn at lists, which ends
+    /// before it is carried out.
     CarryingOut {
         /// Most bytes of the declaration and its plan.
         bytes: u64,
@@ -75,12 +75,12 @@ pub struct Turns {
     explanations: Arc<Pool>,
     carrying_out: Arc<Pool>,
     /// Clients by their network, because one client can have any number of connections.
-    askers: Mutex<HashMap<IpAddr, Weak<Asker>>>,
+    requesters: Mutex<HashMap<IpAddr, Weak<Requester>>>,
 }
 
 /// A client of turns: a client waits for clients with fewer turns.
 #[derive(Debug)]
-struct Asker {
+struct Requester {
     lists: Arc<Share>,
     explanations: Arc<Share>,
     carrying_out: Arc<Share>,
@@ -90,7 +90,7 @@ struct Asker {
 #[derive(Debug)]
 pub struct HeldTurn {
     room: Room,
-    _asker: Option<Arc<Asker>>,
+    _requester: Option<Arc<Requester>>,
 }
 
 impl HeldTurn {
@@ -106,7 +106,7 @@ impl Default for Turns {
             lists: Pool::new(Self::LISTS_MAX),
             explanations: Pool::new(Self::EXPLANATIONS_MAX),
             carrying_out: Pool::new(Self::CARRIED_OUT_BYTES_MAX),
-            askers: Mutex::default(),
+            requesters: Mutex::default(),
         }
     }
 }
@@ -116,33 +116,33 @@ impl Turns {
     pub const LISTS_MAX: u64 = 8;
     /// Explanations of rules that are made at once: each is as large as all rules of a subscription, and takes as long.
     pub const EXPLANATIONS_MAX: u64 = 2;
-    /// Bytes of declarations that are carried out at once: each holds its plan until the rest was answered, which
-    /// waits for entities and for the disk. A number of bytes and not of turns, so that small declarations do not wait for
+    /// Bytes of declarations that are carried out at once: each holds its plan until the rest was answered, which waits
+    /// for entities and for the disk. A number of bytes and not of turns, so that small declarations do not wait for
     /// each other. Until a declaration is planned it holds the most bytes that its plan may have.
     pub const CARRIED_OUT_BYTES_MAX: u64 = 512 << 20;
     /// Time for which a client waits for a turn.
     pub const WAIT_MAX: TimeSpan = TimeSpan::from_seconds(5);
 
-    fn asker(&self, peer: SocketAddr) -> Arc<Asker> {
+    fn requester(&self, peer: SocketAddr) -> Arc<Requester> {
         let address = network(peer.ip());
-        let mut askers = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(asker) = askers.get(&address).and_then(Weak::upgrade) {
-            return asker;
+        let mut requesters = self.requesters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(requester) = requesters.get(&address).and_then(Weak::upgrade) {
+            return requester;
         }
-        if askers.len() >= ADDRESSES_KEPT {
-            askers.retain(|_, asker| asker.strong_count() > 0);
+        if requesters.len() >= ADDRESSES_KEPT {
+            requesters.retain(|_, requester| requester.strong_count() > 0);
         }
-        let asker = Arc::new(Asker {
+        let requester = Arc::new(Requester {
             lists: Arc::new(self.lists.share()),
             explanations: Arc::new(self.explanations.share()),
             carrying_out: Arc::new(self.carrying_out.share()),
         });
-        askers.insert(address, Arc::downgrade(&asker));
-        asker
+        requesters.insert(address, Arc::downgrade(&requester));
+        requester
     }
 
-    /// Waits for a turn, as a client at this address, unless `late` is ready first. A client without an address counts as
-    /// one without turns.
+    /// Waits for a turn, as a client at this address, unless `late` is ready first. A client without an address counts
+    /// as one without turns.
     ///
     /// # Errors
     /// `ServerBusy` if it is late.
@@ -152,8 +152,8 @@ impl Turns {
         peer: Option<SocketAddr>,
         late: impl Future<Output = ()>,
     ) -> Result<HeldTurn, Rejection> {
-        let asker = peer.map(|peer| self.asker(peer));
-        let by = asker.as_ref();
+        let requester = peer.map(|peer| self.requester(peer));
+        let by = requester.as_ref();
         let (pool, share, wanted) = match large {
             Large::List => (&self.lists, by.map(|by| &by.lists), 1),
             Large::Explanation => (&self.explanations, by.map(|by| &by.explanations), 1),
@@ -165,14 +165,14 @@ impl Turns {
             ),
         };
         if let Some(room) = pool.try_take(share, wanted) {
-            return Ok(HeldTurn { room, _asker: asker });
+            return Ok(HeldTurn { room, _requester: requester });
         }
         let room = tokio::select! {
             biased;
             room = pool.wait(share, wanted) => room,
             () = late => return Err(limit_reached(large)),
         };
-        Ok(HeldTurn { room, _asker: asker })
+        Ok(HeldTurn { room, _requester: requester })
     }
 }
 
@@ -266,6 +266,6 @@ mod tests {
             let peer = SocketAddr::from((number.to_be_bytes(), 1));
             drop(turns.wait(Large::List, Some(peer), pending()).await.unwrap());
         }
-        assert!(turns.askers.lock().unwrap().len() <= ADDRESSES_KEPT);
+        assert!(turns.requesters.lock().unwrap().len() <= ADDRESSES_KEPT);
     }
 }
