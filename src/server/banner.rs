@@ -146,7 +146,7 @@ impl Steps<'_> {
 
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Banner { tls, is_new, requires_token: wants_token, data_dir, .. } = self.banner;
+        let Banner { tls, is_new, requires_token, data_dir, .. } = self.banner;
         let mut url = self.http;
         if url.ip().is_unspecified() {
             url.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
@@ -156,7 +156,7 @@ impl fmt::Display for Steps<'_> {
             BannerTls::Development(file) => format!("curl --cacert '{file}'"),
             BannerTls::Off | BannerTls::Files => "curl".to_owned(),
         };
-        if *wants_token {
+        if *requires_token {
             curl += " -H \"Authorization: $TOKEN\"";
             let token = format!("TOKEN=$(peeklock token --data-dir '{data_dir}')");
             write!(
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_first_steps_show_a_required_token() {
         let listener = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
-        let banner = |wants_token| {
+        let banner = |requires_token| {
             let listeners = vec![Listener { name: listener.name, address: listener.address }];
             let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
             let (is_durable, is_new, colours) = (true, true, false);
@@ -267,7 +267,7 @@ mod tests {
                 store_dir,
                 tls,
                 is_new,
-                requires_token: wants_token,
+                requires_token,
                 colours,
             }
             .to_string()

@@ -225,12 +225,12 @@ async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<
     if !is_overdue {
         taken.release(&receiver).await;
     }
-    let Progress { resubmitted, duplicates, remaining_originals: doubled, failed, .. } = progress;
+    let Progress { resubmitted, duplicates, remaining_originals, failed, .. } = progress;
     let done = taken.done;
     // Missing messages may also have been received by others permanently.
     let locked = if worked.is_ok() && failed == 0 && done < found.count {
         let left = pick.remaining_count(&receiver, &found).await?;
-        left.saturating_sub(duplicates + doubled).min(found.count - done)
+        left.saturating_sub(duplicates + remaining_originals).min(found.count - done)
     } else {
         0
     };
@@ -241,7 +241,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<
     } else {
         let sum = serde_json::json!({
             "queue": to, "resubmitted": resubmitted, "duplicates": duplicates,
-            "sentAndThereStill": doubled, "lockedByOthers": locked, "failed": failed,
+            "sentAndThereStill": remaining_originals, "lockedByOthers": locked, "failed": failed,
         });
         session.out.print(&format!("{sum}\n"))?;
     }
@@ -251,9 +251,9 @@ async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<
              because it has or had these message ids; --new-id sends them with new ids"
         ));
     }
-    if doubled > 0 {
+    if remaining_originals > 0 {
         note(&format!(
-            "error: {doubled} sent but still in `{path}`: their locks had expired, or the \
+            "error: {remaining_originals} sent but still in `{path}`: their locks had expired, or the \
              connection was lost"
         ));
     }
@@ -273,7 +273,7 @@ async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<
         ));
     }
     match worked {
-        Ok(()) if duplicates + doubled + failed + locked == 0 => {
+        Ok(()) if duplicates + remaining_originals + failed + locked == 0 => {
             closed.map_err(Failure::from)?;
             result_of(&found, &pick)
         }
