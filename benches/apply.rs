@@ -13,7 +13,7 @@ use peeklock_core::edge::{Edge, Entropy};
 use peeklock_core::effect::{Answer, Effect};
 use peeklock_core::ids::{EntityId, Ticket};
 use peeklock_core::machine::queue::{Queue, QueueConfig};
-use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, StepOutput};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::Reserved;
@@ -41,7 +41,7 @@ fn main() {
             let description = QueueDescription::new("orders", limits);
             let now = Timestamp::from_unix_ms(1_800_000_000_000);
             let mut queue = Queue::new(EntityId(1), description, config, now);
-            let mut step = Step::default();
+            let mut step = StepOutput::default();
             let mut random = 0u64;
             let mut tokens = || {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

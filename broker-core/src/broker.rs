@@ -22,7 +22,7 @@ use std::time::Duration;
 use actix::Addr;
 use tokio::sync::{Notify, oneshot};
 
-use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, Stop};
+use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, StopNamespace};
 use crate::admission::{Budget, Permit, Pool};
 use crate::command::InboundMessage;
 use crate::condition::Condition;
@@ -445,9 +445,9 @@ impl Broker {
     /// of its arbiter wait.
     #[must_use]
     pub fn stalled(&self) -> Option<StalledTurn> {
-        let (id, took) = self.shared.pulses.stalled(self.shared.clock.now())?;
+        let (id, duration) = self.shared.pulses.stalled(self.shared.clock.now())?;
         let path = self.shared.directory.path_of(id);
-        Some(StalledTurn { path, duration: took })
+        Some(StalledTurn { path, duration })
     }
 
     /// Waits until the broker can no longer work, and returns the reason.
@@ -467,7 +467,7 @@ impl Broker {
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         let (answer, answered) = oneshot::channel();
-        self.namespace.do_send(Stop { grace, answer });
+        self.namespace.do_send(StopNamespace { grace, answer });
         answered.await.ok();
         let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
         // A thread of its own: the caller may be in any runtime or in none.

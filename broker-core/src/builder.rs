@@ -268,7 +268,7 @@ impl BrokerBuilder {
             store,
             directory: Directory::default(),
             authorizer: self.authorizer,
-            lapses: Arc::default(),
+            expiring_grants: Arc::default(),
             policies,
             parking: budget.parking(),
             management: budget.parking(),
@@ -360,14 +360,15 @@ fn run(
                 return;
             }
         };
-        let (lapses, clock) = (Arc::clone(&shared.lapses), Arc::clone(&shared.clock));
+        let (expiring_grants, clock) =
+            (Arc::clone(&shared.expiring_grants), Arc::clone(&shared.clock));
         let taps = Arc::clone(&shared.taps);
         let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
         started.send(Ok(actor.start())).ok();
         tokio::select! {
             () = engine.end.notified() => {}
             // This thread has no other work, so grants end in time (SEC-15).
-            () = lapses.run(&*clock) => {}
+            () = expiring_grants.run(&*clock) => {}
             () = taps.run(&*clock) => {}
         }
         for arbiter in arbiters {

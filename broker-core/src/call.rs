@@ -16,7 +16,7 @@ use crate::request::{Outlet, Released, Reply, Request};
 use crate::telemetry::count_undelivered;
 
 /// A submitted command and the slot for its answer.
-pub(crate) struct Call {
+pub(crate) struct SubmittedCall {
     entity: Entity,
     slot: Arc<CallSlot>,
     ticket: Ticket,
@@ -41,7 +41,7 @@ enum CallState {
     Abandoned,
 }
 
-impl Call {
+impl SubmittedCall {
     pub(crate) fn start(entity: Entity, command: Command, permit: Permit) -> Self {
         Self::begin(entity, command, Some(permit), None)
     }
@@ -88,7 +88,7 @@ impl Call {
     }
 }
 
-impl Future for Call {
+impl Future for SubmittedCall {
     type Output = Result<Outcome, Rejection>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -113,7 +113,7 @@ impl Future for Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for SubmittedCall {
     fn drop(&mut self) {
         let before = std::mem::replace(&mut *lock(&self.slot.state), CallState::Abandoned);
         match before {

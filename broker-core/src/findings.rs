@@ -389,9 +389,9 @@ pub struct LinkFacts {
 pub enum LinkRole {
     /// Sends messages.
     Sender,
-    /// Receives and settles messages.
+    /// Receives, settles and peeks messages.
     Receiver,
-    /// Peeks at messages.
+    /// Peeks messages, which needs fewer rights than receiving.
     Browser,
 }
 

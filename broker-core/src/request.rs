@@ -17,10 +17,11 @@ use crate::message::{Content, ContentError, Message, Overlay};
 use crate::path::SubQueue;
 use crate::store::StoreError;
 use crate::traced::{CommandTrace, TraceRecorder};
-use crate::transfer::passage::Passage;
+use crate::transfer::claim::TransferClaim;
 
-/// An outcome in the form for clients: with references to contents, and the way to a session.
-pub type Outcome = peeklock_model::command::Outcome<ReceivedMessage, ContentRef, Option<Way>>;
+/// An outcome in the form for clients: with references to contents, and the entrance of a session.
+pub type Outcome =
+    peeklock_model::command::Outcome<ReceivedMessage, ContentRef, Option<SessionEntrance>>;
 
 /// A message as it leaves the broker: facts, and references to its pinned content.
 #[derive(Clone, Debug)]
@@ -97,11 +98,11 @@ pub struct Request {
     pub reply: Reply,
 }
 
-/// Way to the driver of a held session. The holder submits all requests on it, which keeps their
-/// order; see [`crate::Entity::with_way`]. The end of the hold and all later requests are passed
-/// on to the entity.
+/// Entrance to the driver of a held session. The holder submits all requests to it, which keeps
+/// their order; see [`crate::Entity::with_session_entrance`]. The end of the hold and all later
+/// requests are passed on to the entity.
 #[derive(Clone)]
-pub struct Way(Arc<dyn Entrance>);
+pub struct SessionEntrance(Arc<dyn Entrance>);
 
 /// A queue that accepts requests.
 pub(crate) trait Entrance: Send + Sync {
@@ -110,7 +111,7 @@ pub(crate) trait Entrance: Send + Sync {
     fn enter(&self, group: Vec<Request>) -> Result<(), Vec<Request>>;
 }
 
-impl Way {
+impl SessionEntrance {
     pub(crate) fn new(entrance: Arc<impl Entrance + 'static>) -> Self {
         Self(entrance)
     }
@@ -120,9 +121,9 @@ impl Way {
     }
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for SessionEntrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Way")
+        f.write_str("SessionEntrance")
     }
 }
 
@@ -216,7 +217,7 @@ pub struct Reply {
     /// Tracks links and waits that the command leaves open.
     observer: Option<Arc<dyn AnswerObserver>>,
     /// Guard of the list of a transfer.
-    passage: Option<Passage>,
+    claim: Option<TransferClaim>,
     /// Trace of the command, if there is a tracer.
     traced: Option<Box<CommandTrace>>,
 }
@@ -230,7 +231,7 @@ impl Reply {
             outlet: Some(outlet),
             correlation,
             permit,
-            passage: None,
+            claim: None,
             observer: None,
             traced: None,
         }
@@ -238,12 +239,12 @@ impl Reply {
 
     /// Creates the reply to a list of messages from another entity of this broker.
     #[must_use]
-    pub fn for_passage(passage: Passage) -> Self {
+    pub fn for_claim(claim: TransferClaim) -> Self {
         Self {
-            outlet: Some(passage.outlet()),
+            outlet: Some(claim.outlet()),
             correlation: 0,
             permit: None,
-            passage: Some(passage),
+            claim: Some(claim),
             observer: None,
             traced: None,
         }
@@ -251,8 +252,8 @@ impl Reply {
 
     /// Guard of the list, for a transfer.
     #[must_use]
-    pub const fn passage(&self) -> Option<&Passage> {
-        self.passage.as_ref()
+    pub const fn claim(&self) -> Option<&TransferClaim> {
+        self.claim.as_ref()
     }
 
     /// Creates a reply without a receiver.
@@ -262,7 +263,7 @@ impl Reply {
             outlet: None,
             correlation: 0,
             permit: None,
-            passage: None,
+            claim: None,
             observer: None,
             traced: None,
         }
@@ -271,7 +272,7 @@ impl Reply {
     /// Identity of the connection or call that waits for the answer; none for a transfer from
     /// another entity.
     pub(crate) fn requester(&self) -> Option<RequesterId> {
-        if self.passage.is_some() {
+        if self.claim.is_some() {
             return None;
         }
         self.outlet.as_ref().map(|outlet| RequesterId(Arc::as_ptr(outlet).cast::<()>().addr()))

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) edge: Edge,
     pub(crate) authorizer: Arc<dyn Authorizer>,
-    pub(crate) lapses: Arc<ExpiringGrants>,
+    pub(crate) expiring_grants: Arc<ExpiringGrants>,
     pub(crate) policies: Policies,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,

@@ -72,13 +72,13 @@ struct State {
     /// Bytes of copied heads in `waiting`.
     waiting_bytes: u64,
     omitted: u64,
-    rate: Allowance,
-    byte_rate: Allowance,
+    rate: RateAllowance,
+    byte_rate: RateAllowance,
     read_at: Timestamp,
 }
 
 /// Messages taken from a buffer.
-pub(crate) struct Waiting {
+pub(crate) struct BufferedMessages {
     /// The messages in the order of their numbers.
     pub(crate) messages: Vec<TapMessage>,
     /// Number of messages that are not shown.
@@ -87,13 +87,13 @@ pub(crate) struct Waiting {
 
 /// Units that may be used in a second. Unused ones are kept for at most a second.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct RateAllowance {
     per_second: u64,
     left: u64,
     refilled_at: Timestamp,
 }
 
-impl Allowance {
+impl RateAllowance {
     /// Returns a full allowance.
     pub(crate) const fn new(per_second: u64, now: Timestamp) -> Self {
         Self { per_second, left: per_second, refilled_at: now }
@@ -139,8 +139,8 @@ impl Taps {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             omitted: 0,
-            rate: Allowance::new(HEADS_PER_SECOND, now),
-            byte_rate: Allowance::new(BYTES_PER_SECOND, now),
+            rate: RateAllowance::new(HEADS_PER_SECOND, now),
+            byte_rate: RateAllowance::new(BYTES_PER_SECOND, now),
             read_at: now,
         };
         let buffer = Arc::new(TapBuffer {
@@ -253,11 +253,11 @@ impl TapBuffer {
     }
 
     /// Takes everything that waits. Messages beyond the bytes of a second are only counted.
-    pub(crate) fn take(&self, now: Timestamp) -> Waiting {
+    pub(crate) fn take(&self, now: Timestamp) -> BufferedMessages {
         let mut state = self.state();
         state.read_at = now;
         state.waiting_bytes = 0;
-        let mut waiting = Waiting { messages: Vec::new(), omitted: 0 };
+        let mut waiting = BufferedMessages { messages: Vec::new(), omitted: 0 };
         for message in std::mem::take(&mut state.waiting) {
             let bytes = u64::from(message.header_size) + BODY_START_BYTES as u64;
             if bytes <= state.byte_rate.left(now) {

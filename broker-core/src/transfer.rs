@@ -1,9 +1,9 @@
-//! Transfers: messages in transit between entities, and the guard of a transfer ([`passage`]).
+//! Transfers: messages in transit between entities, and the guard of a transfer ([`claim`]).
 //! Couriers carry them between actors. A message leaves its source only after its destination has
 //! stored it.
 
+pub mod claim;
 pub mod contents;
-pub mod passage;
 
 pub use peeklock_model::transfer::*;
 
@@ -17,8 +17,8 @@ pub struct PinnedMessage {
     pub message: ReceivedMessage,
     /// Number of transfers before the next one.
     pub hops: u8,
-    /// Copies that the original message has made already, or that other copies may still make
-    /// (FWD-33).
+    /// Number of copies of the original message that are used up for this one: the copies made, and
+    /// the copies left for other messages (FWD-33).
     pub copies_spent: u16,
     /// Whether duplicate detection must ignore it (DUP-14).
     pub never_duplicate: bool,

@@ -119,7 +119,7 @@ fn amqp_page_lists_every_management_operation() {
     let source = read("transports/amqp/src/server/node/management/operation.rs");
     let names: BTreeSet<&str> = source
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", Operation::"))
+        .filter_map(|line| line.trim().strip_prefix("(\"")?.split_once("\", ManagementOperation::"))
         .map(|(name, _)| name)
         .collect();
     assert!(names.len() > 10, "operations are found in another way: {names:?}");

@@ -9,7 +9,8 @@ use super::idle::IdleDetection as _;
 use super::queue::Queue;
 use super::topic::Topic;
 use super::{
-    Accepted, CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step,
+    AcceptedMessages, CorruptRecord, Ctx, Machine, MemoryUse, MoveLimit, Preparation, StageNumber,
+    StepOutput,
 };
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts};
@@ -89,7 +90,7 @@ impl Machine for AnyMachine {
         sub_queue: SubQueue,
         command: Command,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         either!(self, machine => machine.apply(ticket, sub_queue, command, ctx, step))
     }
@@ -102,27 +103,27 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.is_long(ahead, now, limits))
     }
 
-    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
-        either!(self, machine => machine.steps_of(command, now, limits))
+    fn work_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        either!(self, machine => machine.work_of(command, now, limits))
     }
 
-    fn take_judged_steps(&mut self) -> u64 {
-        either!(self, machine => machine.take_judged_steps())
+    fn take_evaluation_steps(&mut self) -> u64 {
+        either!(self, machine => machine.take_evaluation_steps())
     }
 
-    fn pace(&mut self, moves: Moves) {
-        either!(self, machine => machine.pace(moves));
+    fn set_move_limit(&mut self, limit: MoveLimit) {
+        either!(self, machine => machine.set_move_limit(limit));
     }
 
     fn is_behind(&self) -> bool {
         either!(self, machine => machine.is_behind())
     }
 
-    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         either!(self, machine => machine.advance(ctx, step));
     }
 
-    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         either!(self, machine => machine.serve(ctx, step));
     }
 
@@ -174,7 +175,7 @@ impl Machine for AnyMachine {
         &mut self,
         contents: Vec<(SequenceNumber, Option<Bytes>)>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         either!(self, machine => machine.loaded(contents, ctx, step));
     }
@@ -203,7 +204,7 @@ impl Machine for AnyMachine {
         either!(self, machine => machine.judged_bytes())
     }
 
-    fn accepted_after(&self, seen: SequenceNumber) -> Option<Accepted> {
+    fn accepted_after(&self, seen: SequenceNumber) -> Option<AcceptedMessages> {
         either!(self, machine => machine.accepted_after(seen))
     }
 

@@ -88,7 +88,8 @@ impl DuplicateHistory {
         }
     }
 
-    /// Returns the change that forgets the oldest bucket, if it is outside every window.
+    /// Returns the change that forgets the oldest bucket, if its latest acceptance is older than
+    /// the window.
     pub(crate) fn forget_oldest(&self, now: Timestamp, window: TimeSpan) -> Option<Change> {
         let oldest = self.buckets.front()?;
         (oldest.last_at.plus(window) <= now)

@@ -14,28 +14,28 @@ use crate::time::Timestamp;
 /// Excerpt as a machine makes it.
 pub(crate) type MachineExcerpt = Excerpt<MessageFacts, StateFacts>;
 /// Position of a message in a list: the instant of its order, and its number.
-pub(crate) type Place = (Timestamp, SequenceNumber);
+pub(crate) type ListPosition = (Timestamp, SequenceNumber);
 
 /// Maximum number of messages or sessions that a command examines, which takes about a millisecond.
 pub(crate) const EXAMINED_MAX: usize = 8_192;
 /// Maximum number of entries that a command counts without a look at the messages.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
-/// Maximum number of steps of the rows of a page, unless the first row has more.
-pub(crate) const ROW_STEPS_MAX: u64 = 512;
+/// Maximum work for the rows of a page, unless the first row has more.
+pub(crate) const ROW_WORK_MAX: u64 = 512;
 
-/// Number of examined messages or sessions that count as one step.
-const EXAMINED_PER_STEP: u64 = 16;
-/// Number of counted entries that count as one step.
-const ENTRIES_PER_STEP: u64 = 64;
+/// Number of examined messages or sessions that count as one unit of work.
+const EXAMINED_PER_UNIT: u64 = 16;
+/// Number of counted entries that count as one unit of work.
+const ENTRIES_PER_UNIT: u64 = 64;
 
-/// Number of steps for examining all of `count` messages, at most `count_max`.
-pub(crate) fn steps_to_examine(count: u64, count_max: usize) -> u64 {
-    count.min(count_max as u64) / EXAMINED_PER_STEP
+/// Work for examining all of `count` messages, at most `count_max`.
+pub(crate) fn work_to_examine(count: u64, count_max: usize) -> u64 {
+    count.min(count_max as u64) / EXAMINED_PER_UNIT
 }
 
-/// Number of steps for counting all of `count` entries in a timeline.
-pub(crate) fn steps_to_count(count: usize) -> u64 {
-    count.min(ENTRIES_MAX) as u64 / ENTRIES_PER_STEP
+/// Work for counting all of `count` entries in a timeline.
+pub(crate) fn work_to_count(count: usize) -> u64 {
+    count.min(ENTRIES_MAX) as u64 / ENTRIES_PER_UNIT
 }
 
 /// Answers an inquiry after everything that the excerpt shows is durable.
@@ -90,7 +90,7 @@ pub(crate) fn first_number(
 
 /// Returns the place at which a list by instant begins: the first place of an ascending list, or
 /// the place before which a descending list is.
-pub(crate) fn first_place(query: &HeadQuery) -> Result<Place, Rejection> {
+pub(crate) fn first_place(query: &HeadQuery) -> Result<ListPosition, Rejection> {
     Ok(match (query.start, query.is_descending) {
         (HeadStart::End, false) => (Timestamp::NONE, SequenceNumber(0)),
         (HeadStart::End, true) => (Timestamp::NEVER, SequenceNumber(0)),
@@ -119,19 +119,19 @@ pub(crate) fn is_in_range(query: &HeadQuery, enqueued_at: Timestamp) -> bool {
 /// Builds a page of the messages at `places`; `head` returns `None` for a message that the list
 /// omits.
 pub(crate) fn page_of_heads(
-    places: impl Iterator<Item = Place>,
+    places: impl Iterator<Item = ListPosition>,
     count_max: u32,
     mut head: impl FnMut(SequenceNumber) -> Option<HeadFacts<MessageFacts>>,
 ) -> MachineExcerpt {
     let mut places = places.peekable();
-    let (mut heads, mut examined, mut steps, mut last) = (Vec::new(), 0, 0, None);
+    let (mut heads, mut examined, mut work, mut last) = (Vec::new(), 0, 0, None);
     while examined < EXAMINED_MAX
         && heads.len() < count_max as usize
         && let Some((at, sequence)) = places.peek().copied()
     {
         if let Some(head) = head(sequence) {
-            steps += head.message.steps() as u64;
-            if steps > ROW_STEPS_MAX && !heads.is_empty() {
+            work += head.message.work() as u64;
+            if work > ROW_WORK_MAX && !heads.is_empty() {
                 break;
             }
             heads.push(head);
@@ -145,7 +145,7 @@ pub(crate) fn page_of_heads(
 }
 
 /// Returns the place at which counting begins.
-pub(crate) fn first_entry(query: &TimelineQuery) -> Place {
+pub(crate) fn first_entry(query: &TimelineQuery) -> ListPosition {
     match query.after {
         Some(Cursor { at, sequence }) => (at, sequence.next()),
         None => (Timestamp::NONE, SequenceNumber(0)),
@@ -154,7 +154,7 @@ pub(crate) fn first_entry(query: &TimelineQuery) -> Place {
 
 /// Counts at most `count_max` entries by slot.
 pub(crate) fn timeline(
-    entries: impl Iterator<Item = Place>,
+    entries: impl Iterator<Item = ListPosition>,
     query: &TimelineQuery,
     count_max: usize,
 ) -> MachineExcerpt {

@@ -45,7 +45,7 @@ struct SubscriptionEntry {
     /// Its number in the tree, once a driver runs its machine.
     number: Option<MemberNumber>,
     /// Copies that its machine has not taken in yet.
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<ArrivingCopy>,
     /// The last stage whose durability it is notified of for its arrivals.
     marked: StageNumber,
     /// Whether it is being removed and takes in no more copies.
@@ -104,7 +104,7 @@ pub struct SubscriptionUse {
 /// A copy for a subscription. Its records are in the stage, but the subscription's machine has not
 /// taken it in yet.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct ArrivingCopy {
     /// The stage with its records.
     pub stage: StageNumber,
     /// Its sequence number.
@@ -196,7 +196,7 @@ impl Family {
 
     /// Takes the copies for a subscription since the last call, with the instant of the last new
     /// rule.
-    pub fn take_arrivals(&mut self, id: EntityId) -> (VecDeque<Arrival>, Timestamp) {
+    pub fn take_arrivals(&mut self, id: EntityId) -> (VecDeque<ArrivingCopy>, Timestamp) {
         match self.subscriptions.get_mut(&id) {
             Some(entry) => (std::mem::take(&mut entry.arrivals), entry.touched_at),
             None => (VecDeque::new(), Timestamp::NONE),
@@ -287,7 +287,7 @@ impl Family {
             mark(number);
         }
         let SubscriptionCopy { sequence, slot, session, .. } = copy;
-        entry.arrivals.push_back(Arrival { stage, sequence, slot, session });
+        entry.arrivals.push_back(ArrivingCopy { stage, sequence, slot, session });
     }
 
     /// Requests a turn of a member.

@@ -2,7 +2,7 @@
 //! without use (TMP-07, TMP-08). The namespace then deletes the entity.
 
 use super::usage::Usage;
-use super::{Ctx, Step};
+use super::{Ctx, StepOutput};
 use crate::effect::Effect;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -49,7 +49,7 @@ pub(crate) trait IdleDetection {
     }
 
     /// Reports that the entity is idle, once its deadline has passed.
-    fn report_idle(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    fn report_idle(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         if self.idle_deadline().is_some_and(|due| due <= ctx.now) {
             self.usage_mut().report(ctx.now);
             step.effects.push(Effect::IdleElapsed);

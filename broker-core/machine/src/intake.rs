@@ -1,11 +1,11 @@
-//! Checks of incoming messages that queues and topics share. `queue/send.rs` and `topic/admit.rs`
-//! call them in the order that SND-19 prescribes: status, sizes, room, quota, duplicates.
+//! Checks of incoming messages that queues and topics share. They are called in the order that
+//! SND-19 prescribes: see `Queue::admit` in `queue/send.rs`, and `topic/admit.rs`.
 
 use std::collections::BTreeSet;
 
 use super::duplicate_history::DuplicateHistory;
 use super::peers::{PeerSource, Peers};
-use super::{Ctx, Step};
+use super::{Ctx, StepOutput};
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
 use crate::description::EntityStatus;
@@ -57,7 +57,7 @@ pub(crate) trait Intake {
         change: Change,
         durability: Durability,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     );
 
     /// Refuses messages if the status forbids sending (ENT-24).
@@ -104,7 +104,7 @@ pub(crate) trait Intake {
         messages: &[InboundMessage],
         mut last: SequenceNumber,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let is_for_later = |message: &InboundMessage| {
             message.envelope.scheduled_enqueue_time.is_some_and(|at| at > ctx.now)
@@ -142,7 +142,7 @@ pub(crate) trait Intake {
         id_hash: Option<u128>,
         scheduled: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let (Some(history), Some(id_hash)) = (self.history(), id_hash) else { return };
         let change = history.remember(id_hash, scheduled, ctx.now, self.window());
@@ -185,7 +185,7 @@ pub(crate) trait Intake {
         sequence: SequenceNumber,
         enqueued_at: Timestamp,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         if let Some(source_to_forget) = self.peers().source_to_forget(&source) {
             self.apply_change(
@@ -199,8 +199,9 @@ pub(crate) trait Intake {
         self.apply_change(Change::PeerTaken { source, record }, Durability::Sync, ctx, step);
     }
 
-    /// Forgets the buckets of ids that are outside every window.
-    fn forget_ids(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    /// Forgets buckets of message ids whose latest acceptance is older than the window of duplicate
+    /// detection.
+    fn forget_ids(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         let window = self.window();
         while let Some(change) =
             self.history().and_then(|history| history.forget_oldest(ctx.now, window))
@@ -235,7 +236,8 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
     Ok(total)
 }
 
-/// Refuses scheduled messages if the broker has reached its limit of waiting messages.
+/// Refuses scheduled messages if the broker has reached its limit of scheduled, deferred and
+/// Delayed messages, which `delayed` counts together.
 pub(crate) fn refuse_too_many_delayed(
     messages: &[InboundMessage],
     ctx: &Ctx<'_>,

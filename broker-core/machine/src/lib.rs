@@ -77,9 +77,9 @@ pub struct Ctx<'a> {
     pub tokens: &'a mut dyn FnMut() -> u64,
 }
 
-/// Maximum reservation in bytes for the copies of a command that was not judged ahead. A topic only
-/// skips judging ahead if the command meets few rules. Then few copies are made, and they need less
-/// than this maximum even if the topic has many subscriptions.
+/// Maximum bytes to reserve for the copies of a published message whose rules were not evaluated
+/// before ([`Machine::prepare`]). A topic omits that only if the command meets few rules: its few
+/// copies need less than this maximum, even if the topic has many subscriptions.
 const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 
 /// Memory that a machine uses, or all machines of a broker together, in units with a limit.
@@ -152,10 +152,10 @@ pub enum Preparation<'c> {
     },
 }
 
-/// Maximum number of messages that a step moves because time has passed (EXP-34, SCH-07). The next
-/// step does the rest; the machine requests it at once.
+/// Limit on the messages that a step moves because time has passed (EXP-34, SCH-07). The next step
+/// does the rest; the machine requests it at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Moves {
+pub enum MoveLimit {
     /// For a turn while other entities wait.
     Few,
     /// For a long turn, or if no other entity waits.
@@ -163,7 +163,7 @@ pub enum Moves {
     Many,
 }
 
-impl Moves {
+impl MoveLimit {
     /// Returns the number.
     #[must_use]
     pub const fn max(self) -> usize {
@@ -174,16 +174,15 @@ impl Moves {
     }
 }
 
-/// Whether `steps` exceeds the moves of a turn while other entities wait.
-pub(crate) const fn is_long(steps: u64) -> bool {
-    steps > Moves::Few.max() as u64
+/// Whether `work` exceeds the limit of a turn while other entities wait.
+pub(crate) const fn is_long(work: u64) -> bool {
+    work > MoveLimit::Few.max() as u64
 }
 
-/// Output of a call to a machine: a command, or a method such as [`Machine::advance`]. The
-/// driver reuses it for the next call. The steps that [`Machine::steps_of`] counts are another
-/// thing: units of work.
+/// Output of a call to a machine: a command, or a method such as [`Machine::advance`]. The driver
+/// reuses it for the next call.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct StepOutput {
     /// Durable facts, in order; all changes of a command are stored together.
     pub changes: Vec<Change>,
     /// Consequences of the changes.
@@ -205,7 +204,7 @@ pub struct Step {
     pub undelayed_count: u64,
 }
 
-impl Step {
+impl StepOutput {
     /// Raises the durability of the step.
     pub fn require(&mut self, durability: Durability) {
         self.durability = self.durability.max(Some(durability));
@@ -214,7 +213,7 @@ impl Step {
 
 /// Messages that an entity has accepted and that are durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Accepted {
+pub struct AcceptedMessages {
     /// The highest number that was examined.
     pub last: SequenceNumber,
     /// Number of messages up to there that are still stored.
@@ -223,12 +222,12 @@ pub struct Accepted {
 
 /// A record that the machine cannot read; the store is damaged or was written by a later version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("record {key:?} cannot be read: {}", .what)]
+#[error("record {key:?} cannot be read: {}", .problem)]
 pub struct CorruptRecord {
     /// Key of the record.
     pub key: Vec<u8>,
     /// Description of the error.
-    pub what: &'static str,
+    pub problem: &'static str,
 }
 
 /// The state machine of an entity.
@@ -243,7 +242,7 @@ pub trait Machine {
         sub_queue: SubQueue,
         command: Command,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection>;
 
     /// Prepares a command or a loaded content for about a millisecond, without changing the state:
@@ -261,18 +260,18 @@ pub trait Machine {
 
     /// Maximum number of units of work that a command would take now: messages that it moves, shows
     /// or copies, with their overlays; at least one.
-    fn steps_of(&self, _command: &Command, _now: Timestamp, _limits: &Limits) -> u64 {
+    fn work_of(&self, _command: &Command, _now: Timestamp, _limits: &Limits) -> u64 {
         1
     }
 
     /// Returns the steps that rule evaluation has taken since the last call, and resets them. One
-    /// such step is about one examined byte, far less than a step of [`Machine::steps_of`].
-    fn take_judged_steps(&mut self) -> u64 {
+    /// such step is about one examined byte, far less than a unit of [`Machine::work_of`].
+    fn take_evaluation_steps(&mut self) -> u64 {
         0
     }
 
     /// Sets the maximum number of messages that [`Machine::advance`] moves per step.
-    fn pace(&mut self, _moves: Moves) {}
+    fn set_move_limit(&mut self, _limit: MoveLimit) {}
 
     /// Whether more work is due than the last step has done.
     fn is_behind(&self) -> bool {
@@ -281,17 +280,17 @@ pub trait Machine {
 
     /// Lets time pass up to `ctx.now` and does due work, within a budget. If work is left,
     /// [`Machine::next_deadline`] is in the past. Called before every list of commands.
-    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput);
 
     /// Delivers available messages to waiting receivers. Called once after every list of commands.
-    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step);
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput);
 
     /// Marks every stage up to `stage` durable.
     fn committed(&mut self, stage: StageNumber);
 
     /// Returns the durable messages above the number `seen`, up to the first message that is not
     /// durable; `None` for a machine that keeps no accepted messages (CON-34).
-    fn accepted_after(&self, _seen: SequenceNumber) -> Option<Accepted> {
+    fn accepted_after(&self, _seen: SequenceNumber) -> Option<AcceptedMessages> {
         None
     }
 
@@ -342,7 +341,7 @@ pub trait Machine {
         &mut self,
         _contents: Vec<(SequenceNumber, Option<Bytes>)>,
         _ctx: &mut Ctx<'_>,
-        _step: &mut Step,
+        _step: &mut StepOutput,
     ) {
     }
 

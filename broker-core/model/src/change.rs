@@ -105,7 +105,7 @@ pub enum Change {
     },
     /// A delivery failed because the lock or the link ended. The message is available, deferred or
     /// Delayed.
-    Counted {
+    DeliveryCounted {
         /// Its number.
         sequence: SequenceNumber,
         /// The stored count from now on.
@@ -344,10 +344,10 @@ pub enum DeadLetterCause {
 }
 
 impl Change {
-    /// Number of steps to carry the change out. Records that it moves or removes in addition to the
+    /// Work to carry the change out. Records that it moves or removes in addition to the
     /// record of its message count too.
     #[must_use]
-    pub fn steps(&self) -> u64 {
+    pub fn work(&self) -> u64 {
         match self {
             Self::OfTopic(TopicChange::Published { content, copies, .. }) => {
                 1 + copies.len() as u64 + content.overlay_count_at_source()
@@ -423,9 +423,9 @@ mod tests {
         };
         let published = |content| {
             let copies = Vec::new();
-            Change::OfTopic(TopicChange::Published { sequence: number, content, copies }).steps()
+            Change::OfTopic(TopicChange::Published { sequence: number, content, copies }).work()
         };
-        assert_eq!(Change::Absorbed { origin: set(100) }.steps(), 101);
+        assert_eq!(Change::Absorbed { origin: set(100) }.work(), 101);
         assert_eq!(published(PublishedContent::Transferred(set(0))), 1);
         assert_eq!(published(PublishedContent::Transferred(set(100))), 101);
         assert_eq!(published(PublishedContent::Scheduled(number)), 1);

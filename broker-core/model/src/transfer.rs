@@ -12,7 +12,7 @@
 //!
 //! The source stores nothing about a transfer: until the batch of the destination is durable, the
 //! message is at the source, and from then on at the destination. If the answer is lost, the broker
-//! asks the store. The guard (`passage` of `peeklock-core`) ensures that nothing arrives after that
+//! asks the store. The guard (`claim` of `peeklock-core`) ensures that nothing arrives after that
 //! question.
 
 pub mod peer;

@@ -8,11 +8,11 @@ use super::Access;
 use crate::broker::Broker;
 use crate::condition::Condition;
 use crate::contract::action::Action;
-use crate::declaration::breather::Yielder;
 use crate::declaration::planner::{
-    ExistingEntity, NewSubscription, PlanWithWork, Snapshot, Work, plan,
+    ExistingEntity, NewSubscription, PlanWithWork, Snapshot, StepWork, plan,
 };
 use crate::declaration::rules::{RuleChanges, RuleDifference, RuleTextBudget, RuleWork};
+use crate::declaration::yielder::Yielder;
 use crate::declaration::{Declaration, Digest, OtherRules, Plan, PlanResult, STEP_COUNT_MAX, Step};
 use crate::description::{Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate};
 use crate::error::{BrokerError, Rejection};
@@ -97,14 +97,14 @@ impl Access {
         &self,
         declaration: &Declaration,
     ) -> Result<(), BrokerError> {
-        let mut breather = Yielder::default();
+        let mut yielder = Yielder::default();
         let named = declared_entities(&self.broker, declaration)?;
         // Unknown principals are refused before more work for the declaration; an invalid
         // declaration causes no further questions to the authorizer.
         if let Some(DeclaredEntity { path, .. }) = named.first() {
             self.allow(Action::Plan, path).await?;
         }
-        let judged = declaration.judge_in_parts(self.broker.settings(), &mut breather).await;
+        let judged = declaration.judge_in_parts(self.broker.settings(), &mut yielder).await;
         judged.map_err(|refused| self.broker.refuse(refused.into_rejection(), ""))?;
         for DeclaredEntity { path, destinations, .. } in named {
             let path = self.allow(Action::Plan, &path).await?;
@@ -112,7 +112,7 @@ impl Access {
             if self.broker.find_created(&path).await.is_err() {
                 self.allow(Action::Create, &path).await?;
             }
-            breather.part().await;
+            yielder.part().await;
         }
         Ok(())
     }
@@ -131,25 +131,25 @@ impl Access {
         PlanResult { done, rest: plan.after(done).await, failure }
     }
 
-    async fn carry_out_step(&self, path: &str, work: Work) -> Result<(), BrokerError> {
+    async fn carry_out_step(&self, path: &str, work: StepWork) -> Result<(), BrokerError> {
         let (request, rules) = match work {
-            Work::CreateQueue(properties) => {
+            StepWork::CreateQueue(properties) => {
                 (Management::CreateQueue(Box::new(properties)), Vec::new())
             }
-            Work::CreateTopic(properties) => {
+            StepWork::CreateTopic(properties) => {
                 (Management::CreateTopic(Box::new(properties)), Vec::new())
             }
-            Work::CreateSubscription(new) => return self.create_declared(path, new).await,
+            StepWork::CreateSubscription(new) => return self.create_declared(path, new).await,
             // Changes the properties named and keeps all others.
-            Work::UpdateQueue(properties, cleared) => {
+            StepWork::UpdateQueue(properties, cleared) => {
                 let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateQueue(Box::new(properties), patch), Vec::new())
             }
-            Work::UpdateTopic(properties, cleared) => {
+            StepWork::UpdateTopic(properties, cleared) => {
                 let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateTopic(Box::new(properties), patch), Vec::new())
             }
-            Work::UpdateSubscription(properties, cleared, rules) => {
+            StepWork::UpdateSubscription(properties, cleared, rules) => {
                 let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateSubscription(Box::new(properties), patch), rules)
             }
@@ -199,9 +199,9 @@ pub(super) async fn planned(
     broker: &Broker,
     declaration: &Declaration,
 ) -> Result<PlanWithWork, BrokerError> {
-    let mut breather = Yielder::default();
-    let snapshot = snapshot(broker, declaration, &mut breather).await?;
-    let planned = plan(declaration, snapshot, broker.settings(), &mut breather).await;
+    let mut yielder = Yielder::default();
+    let snapshot = snapshot(broker, declaration, &mut yielder).await?;
+    let planned = plan(declaration, snapshot, broker.settings(), &mut yielder).await;
     planned.map_err(|refused| broker.refuse(refused.into_rejection(), ""))
 }
 
@@ -250,12 +250,12 @@ fn declared_entities<'a>(
 async fn snapshot(
     broker: &Broker,
     declaration: &Declaration,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Result<Snapshot, BrokerError> {
     let (mut snapshot, mut telling) = (Snapshot::default(), RuleTextBudget::default());
     for one in declared_entities(broker, declaration)? {
-        find(broker, &mut snapshot, &one, &mut telling, breather).await?;
-        breather.part().await;
+        find(broker, &mut snapshot, &one, &mut telling, yielder).await?;
+        yielder.part().await;
     }
     Ok(snapshot)
 }
@@ -266,7 +266,7 @@ async fn find(
     snapshot: &mut Snapshot,
     DeclaredEntity { path, destinations, rules }: &DeclaredEntity<'_>,
     telling: &mut RuleTextBudget,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Result<(), BrokerError> {
     let path = super::canonical(path);
     let path = path.as_str();
@@ -275,7 +275,7 @@ async fn find(
             .await
             .map_err(|rejection| broker.refuse(rejection, path))?;
     }
-    let Some(found) = existing_entity(broker, path, *rules, telling, breather).await? else {
+    let Some(found) = existing_entity(broker, path, *rules, telling, yielder).await? else {
         return Ok(());
     };
     let kept = match &found {
@@ -322,7 +322,7 @@ async fn existing_entity(
     path: &str,
     rules: Option<(&[RuleDescription], OtherRules)>,
     telling: &mut RuleTextBudget,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Result<Option<ExistingEntity>, BrokerError> {
     let Ok(entity) = broker.find_created(path).await else { return Ok(None) };
     let found = match entity.kind() {
@@ -335,7 +335,7 @@ async fn existing_entity(
             .await
             .map(|described| ExistingEntity::Topic(described.description)),
         EntityKind::Subscription => {
-            existing_subscription(broker, path, rules, telling, breather).await
+            existing_subscription(broker, path, rules, telling, yielder).await
         }
     };
     match found {
@@ -351,26 +351,26 @@ async fn existing_subscription(
     path: &str,
     rules: Option<(&[RuleDescription], OtherRules)>,
     telling: &mut RuleTextBudget,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Result<ExistingEntity, BrokerError> {
     let description = broker.describe_subscription(path).await?.description;
     let Some((declared, others)) = rules else {
         // Its rules are not declared, so they are not read.
         return Ok(ExistingEntity::Subscription(description, RuleChanges::default()));
     };
-    let mut difference = RuleDifference::new(declared, others, breather).await;
+    let mut difference = RuleDifference::new(declared, others, yielder).await;
     let mut met = 0;
     loop {
         let page = broker.page_of_rules(path, met, usize::MAX).await?;
         if page.is_empty() {
-            let changes = difference.into_changes(breather).await;
+            let changes = difference.into_changes(yielder).await;
             return Ok(ExistingEntity::Subscription(description, changes));
         }
         met += page.len();
         for rule in &page {
             let compared = difference.compare(rule, telling);
             compared.map_err(|rejection| broker.refuse(rejection, path))?;
-            breather.part().await;
+            yielder.part().await;
         }
     }
 }

@@ -22,7 +22,7 @@ const PAGE_BYTES_MAX: u64 = 1 << 20;
 const DESCRIPTION_BYTES: u64 = 1_024;
 
 /// Entities of a kind that a principal may read.
-pub(super) struct Listing {
+pub(super) struct EntityListing {
     kind: EntityKind,
     readable: ReadableEntities,
 }
@@ -35,7 +35,7 @@ enum ReadableEntities {
     These(Vec<Arc<str>>),
 }
 
-impl Listing {
+impl EntityListing {
     /// Returns an empty listing, for requests that list nothing.
     pub(super) const fn empty() -> Self {
         Self { kind: EntityKind::Queue, readable: ReadableEntities::These(Vec::new()) }
@@ -104,7 +104,10 @@ fn weight<U: Update>(described: &U::Described) -> u64 {
 
 impl Access {
     /// Returns the subscriptions of a topic that may be read.
-    pub(super) async fn subscription_listing(&self, topic: &str) -> Result<Listing, BrokerError> {
+    pub(super) async fn subscription_listing(
+        &self,
+        topic: &str,
+    ) -> Result<EntityListing, BrokerError> {
         let resource = super::canonical(topic);
         // The lookup does not affect the refusal, which is the same whether the topic exists or
         // not.
@@ -114,9 +117,10 @@ impl Access {
                 self.listing_of(EntityKind::Subscription, prefix.as_str(), &resource).await
             }
             Err(absent) => {
-                if let Some(door) = &self.check {
-                    let held = self.held(door, &resource).await;
-                    let checked = held.and_then(|held| self.covers_all(&held, Action::Describe));
+                if let Some(check) = &self.check {
+                    let entitlement = self.entitlement_for(check, &resource).await;
+                    let checked = entitlement
+                        .and_then(|entitlement| self.covers_all(&entitlement, Action::Describe));
                     checked.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
                 }
                 Err(absent)
@@ -125,7 +129,7 @@ impl Access {
     }
 
     /// Returns the queues or topics of the namespace that may be read.
-    pub(super) async fn listing(&self, kind: EntityKind) -> Result<Listing, BrokerError> {
+    pub(super) async fn listing(&self, kind: EntityKind) -> Result<EntityListing, BrokerError> {
         self.listing_of(kind, "", "").await
     }
 
@@ -137,34 +141,35 @@ impl Access {
         kind: EntityKind,
         prefix: &str,
         container: &str,
-    ) -> Result<Listing, BrokerError> {
+    ) -> Result<EntityListing, BrokerError> {
         let paths = || self.broker.paths_of(kind, prefix, 0, usize::MAX);
         let readable = match self.granted_paths(container, Action::Describe, paths).await? {
             None => ReadableEntities::All(prefix.into()),
             Some(paths) => ReadableEntities::These(paths),
         };
-        Ok(Listing { kind, readable })
+        Ok(EntityListing { kind, readable })
     }
 
-    /// Returns the paths in a container on which an action is granted; `None` if it is
-    /// granted on the container, so that it covers all. The authorizer gets at most one question for
-    /// the container and one for all paths.
+    /// Returns the paths in a container on which an action is granted; `None` if it is granted on
+    /// the container, so that it covers all. The authorizer gets at most one question for the
+    /// container and one for all paths.
     pub(super) async fn granted_paths(
         &self,
         container: &str,
         action: Action,
         paths: impl FnOnce() -> Vec<Arc<str>>,
     ) -> Result<Option<Vec<Arc<str>>>, BrokerError> {
-        let Some(door) = &self.check else { return Ok(None) };
-        let held = self.held(door, container).await;
-        let held = held.map_err(|rejection| self.broker.refuse(rejection, container))?;
-        let Err(refusal) = self.covers_all(&held, action) else { return Ok(None) };
+        let Some(check) = &self.check else { return Ok(None) };
+        let entitlement = self.entitlement_for(check, container).await;
+        let entitlement =
+            entitlement.map_err(|rejection| self.broker.refuse(rejection, container))?;
+        let Err(refusal) = self.covers_all(&entitlement, action) else { return Ok(None) };
         let mut paths = paths();
         let now = || self.broker.now();
-        let principal = Arc::clone(&door.lock().principal);
+        let principal = Arc::clone(&check.lock().principal);
         let grants = question::ask_all(&self.broker, &principal, &paths).await;
         let mut granted = grants.iter().map(|grant| {
-            door.actions(grant).contains(action) && grant.until.is_none_or(|until| now() < until)
+            check.actions(grant).contains(action) && grant.until.is_none_or(|until| now() < until)
         });
         paths.retain(|_| granted.next().unwrap_or(false));
         if paths.is_empty() {
@@ -175,8 +180,8 @@ impl Access {
     }
 
     /// Refuses a grant that does not cover an action on everything in a container.
-    fn covers_all(&self, held: &Entitlement, action: Action) -> Result<(), Rejection> {
-        let may = |action| held.check(action, || self.broker.now());
+    fn covers_all(&self, entitlement: &Entitlement, action: Action) -> Result<(), Rejection> {
+        let may = |action| entitlement.check(action, || self.broker.now());
         may(action).or_else(|refusal| match action {
             Action::Describe => may(Action::List),
             _ => Err(refusal),

@@ -1,7 +1,7 @@
 //! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process
 //! make their requests here. The methods of [`Broker`](crate::Broker) describe the operations.
 
-use super::list::Listing;
+use super::list::EntityListing;
 use super::{Access, declare};
 use crate::command::{Command, Outcome};
 use crate::contract::action::Action;
@@ -18,7 +18,7 @@ pub(super) struct AllowedRequest {
     pub(super) path: String,
     pub(super) request: Management,
     /// Entities that a list may contain; empty for other requests.
-    pub(super) listing: Listing,
+    pub(super) listing: EntityListing,
     /// Entities that the answer to a question about the namespace may contain; none for other
     /// requests.
     pub(super) readable: ReadableKeys,
@@ -45,7 +45,7 @@ impl Access {
         path: &str,
         request: Management,
     ) -> Result<AllowedRequest, BrokerError> {
-        let (mut listing, mut readable) = (Listing::empty(), ReadableKeys::none());
+        let (mut listing, mut readable) = (EntityListing::empty(), ReadableKeys::none());
         let path = match &request {
             Management::CreateQueue(properties) => {
                 self.allow(Action::Create, path).await?;

@@ -114,7 +114,7 @@ struct AccessState {
     principal: Arc<Principal>,
     /// Counts principals, so that a grant requested for an earlier principal is discarded.
     version: u64,
-    held: GrantCache,
+    grants: GrantCache,
 }
 
 /// The rights that permit reading descriptions and counts.
@@ -134,7 +134,7 @@ impl Broker {
             state: Mutex::new(AccessState {
                 principal: Arc::new(principal),
                 version: 0,
-                held: GrantCache::default(),
+                grants: GrantCache::default(),
             }),
             reads: ReadRule::ByManage,
             destination_accesses: [None, None],
@@ -168,7 +168,7 @@ impl Access {
     pub fn with_listen_reads(&self) -> Self {
         let Some(check) = &self.check else { return self.clone() };
         let principal = Arc::clone(&check.lock().principal);
-        let state = AccessState { principal, version: 0, held: GrantCache::default() };
+        let state = AccessState { principal, version: 0, grants: GrantCache::default() };
         let destination_accesses = check.destination_accesses.clone();
         let check = AccessCheck {
             state: Mutex::new(state),
@@ -185,7 +185,7 @@ impl Access {
     pub fn with_destination_credentials(&self, destination_accesses: [Option<Self>; 2]) -> Self {
         let Some(check) = &self.check else { return self.clone() };
         let principal = Arc::clone(&check.lock().principal);
-        let state = AccessState { principal, version: 0, held: GrantCache::default() };
+        let state = AccessState { principal, version: 0, grants: GrantCache::default() };
         let check =
             AccessCheck { state: Mutex::new(state), reads: check.reads, destination_accesses };
         Self { broker: self.broker.clone(), check: Some(Arc::new(check)) }
@@ -262,7 +262,7 @@ impl Access {
     /// `Unauthorized`.
     pub async fn require_valid_credentials(&self) -> Result<(), BrokerError> {
         let Some(check) = &self.check else { return Ok(()) };
-        let asked = self.held(check, "").await;
+        let asked = self.entitlement_for(check, "").await;
         asked.map(|_| ()).map_err(|rejection| self.broker.refuse(rejection, ""))
     }
 
@@ -270,7 +270,7 @@ impl Access {
     /// refused or counted: for clients that may still present better credentials.
     pub async fn has_valid_credentials(&self) -> bool {
         match &self.check {
-            Some(check) => self.held(check, "").await.is_ok(),
+            Some(check) => self.entitlement_for(check, "").await.is_ok(),
             None => true,
         }
     }
@@ -279,7 +279,7 @@ impl Access {
     /// invalid token is a failed attempt, as with [`Self::is_allowed`].
     pub async fn verify_credentials(&self) -> bool {
         let Some(check) = &self.check else { return true };
-        let asked = self.held(check, "").await;
+        let asked = self.entitlement_for(check, "").await;
         asked.map_err(|rejection| self.log_attempt(rejection, "")).is_ok()
     }
 
@@ -287,10 +287,10 @@ impl Access {
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(check) = &self.check else { return true };
-        let lasts = |held: &Arc<Entitlement>| {
-            held.end_reason(|| self.broker.now()).is_none() && !held.is_refused()
+        let lasts = |entitlement: &Arc<Entitlement>| {
+            entitlement.end_reason(|| self.broker.now()).is_none() && !entitlement.is_refused()
         };
-        check.lock().held.iter().any(|(_, held)| lasts(held))
+        check.lock().grants.iter().any(|(_, entitlement)| lasts(entitlement))
     }
 
     /// Returns a handle on an entity or sub-queue for a purpose. A missing right is refused before
@@ -350,9 +350,9 @@ impl Access {
         self.broker.wait_for_creation(path).await;
         let found = self.broker.find_destination(path, via);
         let destination = found.map_err(|rejection| self.broker.refuse(rejection, path))?;
-        let held = pass.map(|pass| Arc::clone(&pass.held));
-        let way = ViaGrant::new(Arc::clone(&destination), held);
-        Ok((via.clone().with_via_grant(way), destination))
+        let entitlement = pass.map(|pass| Arc::clone(&pass.entitlement));
+        let via_grant = ViaGrant::new(Arc::clone(&destination), entitlement);
+        Ok((via.clone().with_via_grant(via_grant), destination))
     }
 
     /// As [`Access::transfer_destination`], for callers that cannot wait.
@@ -372,7 +372,7 @@ impl Access {
     /// transports with many accesses for one connection.
     pub fn forget_unused(&self) {
         if let Some(check) = &self.check {
-            check.lock().held.forget_unused();
+            check.lock().grants.forget_unused();
         }
     }
 
@@ -422,18 +422,18 @@ impl Access {
         resource: &str,
     ) -> Result<Option<Arc<Pass>>, Rejection> {
         let Some(check) = &self.check else { return Ok(None) };
-        let held = self.held(check, resource).await?;
-        held.check_purpose(action, || self.broker.now())?;
-        Ok(Some(self.pass_with(held)))
+        let entitlement = self.entitlement_for(check, resource).await?;
+        entitlement.check_purpose(action, || self.broker.now())?;
+        Ok(Some(self.pass_with(entitlement)))
     }
 
-    fn pass_with(&self, held: Arc<Entitlement>) -> Arc<Pass> {
-        Arc::new(Pass { held, issuer: Box::new(self.clone()) })
+    fn pass_with(&self, entitlement: Arc<Entitlement>) -> Arc<Pass> {
+        Arc::new(Pass { entitlement, issuer: Box::new(self.clone()) })
     }
 
     /// Returns the remembered grant on a resource if it is still in force, else asks the
     /// authorizer.
-    async fn held(
+    async fn entitlement_for(
         &self,
         check: &AccessCheck,
         resource: &str,
@@ -446,10 +446,13 @@ impl Access {
             );
             return Err(Rejection::argument(detail));
         }
-        let known = check.lock().held.get(resource);
+        let known = check.lock().grants.get(resource);
         match known {
-            Some(held) if held.end_reason(|| self.broker.now()).is_none() && !held.is_refused() => {
-                Ok(held)
+            Some(entitlement)
+                if entitlement.end_reason(|| self.broker.now()).is_none()
+                    && !entitlement.is_refused() =>
+            {
+                Ok(entitlement)
             }
             known => self.ask(check, resource, known.as_ref()).await,
         }
@@ -474,16 +477,16 @@ impl Access {
                 // The client presented new credentials meanwhile.
                 continue;
             }
-            let held = known.cloned().or_else(|| state.held.get(resource));
-            let held =
-                held.unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.lapses)));
-            state.held.insert(resource, &held);
+            let entitlement = known.cloned().or_else(|| state.grants.get(resource));
+            let entitlement = entitlement
+                .unwrap_or_else(|| Arc::new(Entitlement::new(&self.broker.shared.expiring_grants)));
+            state.grants.insert(resource, &entitlement);
             // Still under the lock: after it, a newer answer could arrive first and be overwritten
             // by this one.
-            held.replace_grant(&grant, actions, principal.peer);
+            entitlement.replace_grant(&grant, actions, principal.peer);
             drop(state);
-            held.enforce(|| self.broker.now());
-            return Ok(held);
+            entitlement.enforce(|| self.broker.now());
+            return Ok(entitlement);
         }
     }
 }
@@ -492,8 +495,8 @@ impl Issuer for Access {
     fn pass_to_root<'a>(&'a self, path: &'a str) -> PassFuture<'a> {
         Box::pin(async move {
             let Some(check) = &self.check else { return Ok(None) };
-            let held = self.held(check, path).await?;
-            Ok(Some(self.pass_with(held)))
+            let entitlement = self.entitlement_for(check, path).await?;
+            Ok(Some(self.pass_with(entitlement)))
         })
     }
 }

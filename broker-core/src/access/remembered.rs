@@ -14,21 +14,21 @@ const ENTRY_BYTES: usize = 256;
 /// Grants by the path of their entity.
 #[derive(Default)]
 pub(super) struct GrantCache {
-    held: HashMap<Box<str>, Arc<Entitlement>>,
+    entitlements: HashMap<Box<str>, Arc<Entitlement>>,
     bytes: usize,
 }
 
 impl GrantCache {
     pub(super) fn get(&self, resource: &str) -> Option<Arc<Entitlement>> {
-        self.held.get(resource).cloned()
+        self.entitlements.get(resource).cloned()
     }
 
     /// Remembers a grant. At the bound, first forgets those without a handle.
-    pub(super) fn insert(&mut self, resource: &str, held: &Arc<Entitlement>) {
+    pub(super) fn insert(&mut self, resource: &str, entitlement: &Arc<Entitlement>) {
         if self.bytes + cost(resource) > BYTES_MAX {
             self.forget_unused();
         }
-        if self.held.insert(resource.into(), Arc::clone(held)).is_none() {
+        if self.entitlements.insert(resource.into(), Arc::clone(entitlement)).is_none() {
             self.bytes += cost(resource);
         }
     }
@@ -46,15 +46,16 @@ impl GrantCache {
     }
 
     fn forget(&mut self, stays: impl Fn(&str) -> bool) {
-        self.held.retain(|resource, held| stays(resource) || Arc::strong_count(held) > 1);
-        self.bytes = self.held.keys().map(|resource| cost(resource)).sum();
-        if self.held.capacity() > 2 * (self.held.len() + BYTES_MAX / ENTRY_BYTES) {
-            self.held.shrink_to_fit();
+        self.entitlements
+            .retain(|resource, entitlement| stays(resource) || Arc::strong_count(entitlement) > 1);
+        self.bytes = self.entitlements.keys().map(|resource| cost(resource)).sum();
+        if self.entitlements.capacity() > 2 * (self.entitlements.len() + BYTES_MAX / ENTRY_BYTES) {
+            self.entitlements.shrink_to_fit();
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Entitlement>)> {
-        self.held.iter().map(|(resource, held)| (&**resource, held))
+        self.entitlements.iter().map(|(resource, entitlement)| (&**resource, entitlement))
     }
 }
 

@@ -31,17 +31,17 @@ impl Access {
             state.principal = Arc::new(principal);
             state.version += 1;
             // Grants without a handle are requested again when needed.
-            state.held.forget_all_unused();
+            state.grants.forget_all_unused();
             state
-                .held
+                .grants
                 .iter()
-                .map(|(resource, held)| (Box::from(resource), Arc::clone(held)))
+                .map(|(resource, entitlement)| (Box::from(resource), Arc::clone(entitlement)))
                 .collect::<Vec<(Box<str>, Arc<Entitlement>)>>()
         };
-        let ask = |(resource, held): (Box<str>, Arc<Entitlement>)| -> PendingQuestion<'_> {
+        let ask = |(resource, entitlement): (Box<str>, Arc<Entitlement>)| -> PendingQuestion<'_> {
             Box::pin(async move {
-                if let Err(reason) = self.ask(check, &resource, Some(&held)).await {
-                    held.refuse(reason);
+                if let Err(reason) = self.ask(check, &resource, Some(&entitlement)).await {
+                    entitlement.refuse(reason);
                 }
             })
         };

@@ -12,7 +12,7 @@ use crate::contract::action::Action;
 use crate::error::{BrokerError, Rejection};
 use crate::findings::{TapId, TapPage};
 use crate::path::SubQueue;
-use crate::taps::{TapBuffer, Waiting};
+use crate::taps::{BufferedMessages, TapBuffer};
 use crate::time::TimeSpan;
 
 /// Maximum time for which a read waits for messages.
@@ -99,7 +99,7 @@ impl Access {
                 () = clock.sleep_until(until) => {}
             }
         }
-        let Waiting { messages, omitted } = buffer.take(clock.now());
+        let BufferedMessages { messages, omitted } = buffer.take(clock.now());
         let mut page = TapPage { tap: buffer.id, heads: Vec::new(), omitted };
         let mut holders = Holders::of(&self.broker);
         for facts in messages {

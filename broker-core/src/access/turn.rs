@@ -9,7 +9,7 @@ use super::manage::AllowedRequest;
 use super::{Access, declare};
 use crate::admission::{HeldTurn, Large, Turns};
 use crate::broker::Broker;
-use crate::declaration::breather::Yielder;
+use crate::declaration::yielder::Yielder;
 use crate::declaration::{Declaration, Digest, PlanResult};
 use crate::error::BrokerError;
 use crate::management::{Managed, Management};
@@ -22,16 +22,16 @@ use crate::time::Timestamp;
 /// hold no turn, and their time does not count against the answer.
 pub struct InTurn {
     judged: AllowedRequest,
-    turn: Turn,
+    turn: LargeAnswerTurn,
 }
 
-/// A turn; its time starts with its first use.
-pub(super) struct Turn {
+/// Permission to build one large answer; its time starts with its first use.
+pub(super) struct LargeAnswerTurn {
     broker: Broker,
     large: Large,
     /// The time limit, which starts with the first use.
     until: OnceLock<Timestamp>,
-    held: HeldTurn,
+    permission: HeldTurn,
 }
 
 impl Access {
@@ -63,19 +63,19 @@ impl Access {
     pub(super) async fn carrying_out_turn(
         &self,
         declaration: &Declaration,
-    ) -> Result<Turn, BrokerError> {
+    ) -> Result<LargeAnswerTurn, BrokerError> {
         let bytes = declaration.carried_out_bytes_max(&mut Yielder::default()).await;
         self.turn(Large::CarryingOut { bytes }).await
     }
 
-    async fn turn(&self, large: Large) -> Result<Turn, BrokerError> {
+    async fn turn(&self, large: Large) -> Result<LargeAnswerTurn, BrokerError> {
         let broker = self.broker.clone();
         let peer = self.principal().and_then(|principal| principal.peer);
         let clock = &broker.shared.clock;
         let late = clock.sleep_until(clock.now().plus(Turns::WAIT_MAX));
-        let held = broker.shared.turns.wait(large, peer, late).await;
-        let held = held.map_err(|rejection| broker.refuse(rejection, ""))?;
-        Ok(Turn { broker, large, until: OnceLock::new(), held })
+        let permission = broker.shared.turns.wait(large, peer, late).await;
+        let permission = permission.map_err(|rejection| broker.refuse(rejection, ""))?;
+        Ok(LargeAnswerTurn { broker, large, until: OnceLock::new(), permission })
     }
 
     /// Carries out the first steps of a plan within a turn, like [`Access::carry_out`]. The plan is
@@ -83,21 +83,21 @@ impl Access {
     /// plan.
     pub(super) async fn carry_out_in(
         &self,
-        turn: &mut Turn,
+        turn: &mut LargeAnswerTurn,
         declaration: &Declaration,
         digest: Digest,
         steps_max: usize,
     ) -> Result<PlanResult, BrokerError> {
         let planning = self.turn(Large::List).await?;
         let planned = planning.make(declare::planned(&self.broker, declaration)).await?;
-        turn.held.release_beyond(planned.bytes(&mut Yielder::default()).await);
+        turn.permission.release_beyond(planned.bytes(&mut Yielder::default()).await);
         // Carrying out may take long; other requests may plan meanwhile.
         drop(planning);
         self.carry_out_if(planned, digest, steps_max).await
     }
 }
 
-impl Turn {
+impl LargeAnswerTurn {
     /// Makes an answer within the time of the turn, so that a busy entity does not make others wait
     /// for long.
     async fn make<M>(
@@ -131,7 +131,7 @@ impl InTurn {
                 turn.make(Box::pin(AllowedRequest { request, ..judged }.carry_out())).await?
             }
         };
-        Ok((managed, turn.held))
+        Ok((managed, turn.permission))
     }
 
     /// Reads another page of the requested list, for answers of several pages.
@@ -156,7 +156,7 @@ impl InTurn {
     /// Returns the turn without its request.
     #[must_use]
     pub fn into_turn(self) -> HeldTurn {
-        self.turn.held
+        self.turn.permission
     }
 }
 

@@ -34,7 +34,7 @@ use crate::request::{Reply, Request, release_all};
 use crate::shared::Shared;
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
-use crate::transfer::passage::Passages;
+use crate::transfer::claim::TransferClaims;
 use crate::transfer::{
     Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, contents,
 };
@@ -43,14 +43,14 @@ use crate::transfer::{
 pub(super) struct Courier {
     id: EntityId,
     shared: Arc<Shared>,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     /// Routes to forwarders, by the sub-queue that messages leave.
     routes: RefCell<HashMap<SubQueue, Rc<RouteSlot>>>,
 }
 
 impl Courier {
-    pub(super) fn new(id: EntityId, shared: Arc<Shared>, passages: Arc<Passages>) -> Self {
-        Self { id, shared, passages, routes: RefCell::default() }
+    pub(super) fn new(id: EntityId, shared: Arc<Shared>, claims: Arc<TransferClaims>) -> Self {
+        Self { id, shared, claims, routes: RefCell::default() }
     }
 
     /// Marks work for the entity outside its mailbox.
@@ -69,7 +69,7 @@ impl Courier {
         let errand = Errand {
             id: self.id,
             shared: Arc::clone(&self.shared),
-            passages: Arc::clone(&self.passages),
+            claims: Arc::clone(&self.claims),
             route,
         };
         let at_work = self.pending_work();
@@ -104,7 +104,7 @@ fn group_key(path: &str) -> GroupKey {
 struct Errand {
     id: EntityId,
     shared: Arc<Shared>,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     route: Rc<RouteSlot>,
 }
 
@@ -178,10 +178,10 @@ impl Errand {
             Err(departure) => return vec![departure; keys.len()],
         };
         let (ended, end) = oneshot::channel();
-        let passage = self.passages.open(Box::new(move |how| {
+        let claim = self.claims.open(Box::new(move |how| {
             ended.send(how).ok();
         }));
-        let reply = Reply::for_passage(passage);
+        let reply = Reply::for_claim(claim);
         let ticket = Ticket(self.shared.tickets.fetch_add(1, Ordering::Relaxed));
         let command = Command::TransferIn { messages, when_full };
         let request = Request { ticket, sub_queue: SubQueue::Main, command, reply };

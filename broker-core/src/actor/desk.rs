@@ -1,6 +1,6 @@
 //! Desk of an arbiter: submits the stages of its trees, takes completions, notifies the actors, and
-//! only then releases replies (DESIGN D3, D5). Each tree has a tray on it, with the actors of the
-//! tree and the state of its submissions; drives refer to a tray by its number.
+//! only then releases replies (DESIGN D3, D5). It has an entry for each tree, with the actors of
+//! the tree and the state of its submissions; drives refer to the entry by the number of the tree.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::telemetry::Telemetry;
 use crate::time::{TimeSpan, Timestamp};
 
 /// The data of the desk about one tree: its actors and its submission state.
-pub(super) struct Tray {
+pub(super) struct TreeEntry {
     id: EntityId,
     tree: Rc<RefCell<Tree>>,
     namespace: Recipient<TreeFailed>,
@@ -40,8 +40,8 @@ pub(super) struct Tray {
 /// The desk of this arbiter.
 pub(super) struct Desk {
     clock: Arc<dyn Clock>,
-    trays: RefCell<HashMap<u64, Rc<Tray>>>,
-    next_tray: Cell<u64>,
+    trees: RefCell<HashMap<u64, Rc<TreeEntry>>>,
+    next_tree: Cell<u64>,
     dirty: RefCell<Vec<u64>>,
     submit: Notify,
     completions: Arc<Completions>,
@@ -53,7 +53,7 @@ pub(super) struct Desk {
     pub(super) long_turns: Rc<LongTurns<RequesterId>>,
 }
 
-/// Tray and stage of a submission, with its result.
+/// Number of the tree, and stage of a submission, with its result.
 type CompletedStage = (u64, StageNumber, Result<(), StoreError>);
 
 /// Results that stores report, from any thread.
@@ -68,8 +68,8 @@ impl Desk {
     pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>) -> Rc<Self> {
         let desk = Rc::new(Self {
             clock,
-            trays: RefCell::default(),
-            next_tray: Cell::new(0),
+            trees: RefCell::default(),
+            next_tree: Cell::new(0),
             dirty: RefCell::default(),
             submit: Notify::new(),
             completions: Arc::default(),
@@ -102,15 +102,15 @@ impl Desk {
     }
 
     /// Adds a tree; its batches are submitted under the returned number.
-    pub(super) fn take_tray(
+    pub(super) fn add_tree(
         &self,
         id: EntityId,
         tree: &Rc<RefCell<Tree>>,
         namespace: Recipient<TreeFailed>,
     ) -> u64 {
-        let at = self.next_tray.get();
-        self.next_tray.set(at + 1);
-        let tray = Rc::new(Tray {
+        let at = self.next_tree.get();
+        self.next_tree.set(at + 1);
+        let entry = Rc::new(TreeEntry {
             id,
             tree: Rc::clone(tree),
             namespace,
@@ -119,69 +119,69 @@ impl Desk {
             failure: RefCell::new(None),
             dirty: Cell::new(false),
         });
-        self.trays.borrow_mut().insert(at, tray);
+        self.trees.borrow_mut().insert(at, entry);
         at
     }
 
     /// Connects an actor that drives a machine from now on and is notified of commits.
     pub(super) fn connect(&self, at: u64, number: MemberNumber, actor: Recipient<TreeNews>) {
-        let Some(tray) = self.tray_of(at) else { return };
-        tray.members.borrow_mut().insert(number, actor);
-        tray.running.set(tray.running.get() + 1);
+        let Some(entry) = self.entry_of(at) else { return };
+        entry.members.borrow_mut().insert(number, actor);
+        entry.running.set(entry.running.get() + 1);
     }
 
     /// Notes that an actor was retired and no longer drives its machine.
     pub(super) fn halt(&self, at: u64) {
-        let Some(tray) = self.tray_of(at) else { return };
-        tray.running.set(tray.running.get().saturating_sub(1));
-        self.report_if_ended(at, &tray);
+        let Some(entry) = self.entry_of(at) else { return };
+        entry.running.set(entry.running.get().saturating_sub(1));
+        self.report_if_ended(at, &entry);
     }
 
-    /// Removes an actor, and with the last one the tray. Later completions are dropped.
+    /// Removes an actor, and with the last one the tree. Later completions are dropped.
     pub(super) fn leave(&self, at: u64, number: MemberNumber) {
-        let Some(tray) = self.tray_of(at) else { return };
-        tray.members.borrow_mut().remove(&number);
-        if tray.members.borrow().is_empty() {
-            self.trays.borrow_mut().remove(&at);
+        let Some(entry) = self.entry_of(at) else { return };
+        entry.members.borrow_mut().remove(&number);
+        if entry.members.borrow().is_empty() {
+            self.trees.borrow_mut().remove(&at);
         }
     }
 
     /// The machine of an actor has failed: ends the tree, and with it all its machines.
     pub(super) fn fail(&self, at: u64, why: &str) {
-        let Some(tray) = self.tray_of(at) else { return };
-        tray.running.set(tray.running.get().saturating_sub(1));
-        tray.end(why);
-        self.report_if_ended(at, &tray);
+        let Some(entry) = self.entry_of(at) else { return };
+        entry.running.set(entry.running.get().saturating_sub(1));
+        entry.end(why);
+        self.report_if_ended(at, &entry);
     }
 
     /// Wakes members of a tree.
     pub(super) fn wake(&self, at: u64, numbers: &[MemberNumber]) {
-        let Some(tray) = self.tray_of(at) else { return };
-        let members = tray.members.borrow();
+        let Some(entry) = self.entry_of(at) else { return };
+        let members = entry.members.borrow();
         for actor in numbers.iter().filter_map(|number| members.get(number)) {
             actor.do_send(TreeNews::Knock);
         }
     }
 
-    /// Submits the tree of a tray once all ready work on this arbiter has run.
+    /// Submits a tree once all ready work on this arbiter has run.
     pub(super) fn mark_dirty(&self, at: u64) {
-        let Some(tray) = self.tray_of(at) else { return };
-        if !tray.dirty.replace(true) {
+        let Some(entry) = self.entry_of(at) else { return };
+        if !entry.dirty.replace(true) {
             self.dirty.borrow_mut().push(at);
             self.submit.notify_one();
         }
     }
 
-    fn tray_of(&self, at: u64) -> Option<Rc<Tray>> {
-        self.trays.borrow().get(&at).map(Rc::clone)
+    fn entry_of(&self, at: u64) -> Option<Rc<TreeEntry>> {
+        self.trees.borrow().get(&at).map(Rc::clone)
     }
 
     fn submit_dirty(&self) {
         let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         let now = self.clock.now();
         for at in dirty {
-            let Some(tray) = self.tray_of(at) else { continue };
-            tray.dirty.set(false);
+            let Some(entry) = self.entry_of(at) else { continue };
+            entry.dirty.set(false);
             let completion = || {
                 let completions = Arc::clone(&self.completions);
                 let submitted_at = now;
@@ -195,7 +195,7 @@ impl Desk {
                     completions.arrived.notify_one();
                 }) as StageCompletion
             };
-            tray.tree.borrow_mut().submit(now, &completion);
+            entry.tree.borrow_mut().submit(now, &completion);
         }
     }
 
@@ -205,47 +205,47 @@ impl Desk {
         );
         let mut releases = Vec::new();
         for (at, stage, result) in done {
-            let Some(tray) = self.tray_of(at) else { continue };
+            let Some(entry) = self.entry_of(at) else { continue };
             match result {
                 Ok(()) => {
-                    let numbers = tray.tree.borrow().members_of(stage);
-                    let held = tray.tree.borrow_mut().complete(stage);
-                    let members = tray.members.borrow();
+                    let numbers = entry.tree.borrow().members_of(stage);
+                    let held = entry.tree.borrow_mut().complete(stage);
+                    let members = entry.members.borrow();
                     for actor in numbers.iter().filter_map(|number| members.get(number)) {
                         actor.do_send(TreeNews::Committed(stage));
                     }
                     releases.extend(held);
                 }
                 Err(error) => {
-                    tracing::error!(entity_id = tray.id.0, %error, "append failed");
+                    tracing::error!(entity_id = entry.id.0, %error, "append failed");
                     // Actors are notified first: a client that learns of the failure and retries
                     // must not reach the failed machine.
-                    tray.end(&error.to_string());
-                    tray.tree.borrow_mut().note_lost(stage);
+                    entry.end(&error.to_string());
+                    entry.tree.borrow_mut().note_lost(stage);
                 }
             }
-            self.report_if_ended(at, &tray);
+            self.report_if_ended(at, &entry);
         }
         release_all(&mut releases);
     }
 
     /// Reports the end of a tree to the namespace, once none of its machines is driven and no batch
     /// is on its way.
-    fn report_if_ended(&self, at: u64, tray: &Tray) {
-        let Some(why) = tray.failure.borrow().clone() else { return };
-        if tray.running.get() > 0 || tray.tree.borrow().is_submitting() {
+    fn report_if_ended(&self, at: u64, entry: &TreeEntry) {
+        let Some(why) = entry.failure.borrow().clone() else { return };
+        if entry.running.get() > 0 || entry.tree.borrow().is_submitting() {
             return;
         }
-        self.trays.borrow_mut().remove(&at);
+        self.trees.borrow_mut().remove(&at);
         // Retired actors waited for batches that have now ended.
-        for actor in tray.members.borrow().values() {
+        for actor in entry.members.borrow().values() {
             actor.do_send(TreeNews::StoreFailed(why.clone()));
         }
-        tray.namespace.do_send(TreeFailed { id: tray.id, why });
+        entry.namespace.do_send(TreeFailed { id: entry.id, why });
     }
 }
 
-impl Tray {
+impl TreeEntry {
     /// Ends the tree: notifies all its actors, and drops staged changes.
     fn end(&self, why: &str) {
         if self.failure.borrow().is_some() {

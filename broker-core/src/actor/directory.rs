@@ -18,7 +18,7 @@ use crate::telemetry::LiveGauges;
 /// All entities of a broker by path. Only the namespace adds and removes entries.
 #[derive(Default)]
 pub struct Directory {
-    entries: DashMap<PathKey, Entry>,
+    entries: DashMap<PathKey, DirectoryEntry>,
     /// Paths whose creation is being stored. The sender is dropped when the outcome is known, which
     /// ends the waits on it.
     creations: DashMap<PathKey, watch::Sender<()>>,
@@ -29,7 +29,7 @@ pub struct Directory {
 
 /// One entity.
 #[derive(Clone)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Id of the entity; a path that is created again gets another.
     pub id: EntityId,
     /// Queue, topic or subscription.
@@ -45,7 +45,7 @@ pub struct Entry {
 impl Directory {
     /// Returns the entity at a path.
     #[must_use]
-    pub fn get(&self, key: &PathKey) -> Option<Entry> {
+    pub fn get(&self, key: &PathKey) -> Option<DirectoryEntry> {
         self.entries.get(key).map(|entry| entry.clone())
     }
 
@@ -76,8 +76,8 @@ impl Directory {
 
     /// Returns all entities in the order of their keys (ENT-30).
     #[must_use]
-    pub fn sorted(&self) -> Vec<(PathKey, Entry)> {
-        let mut all: Vec<(PathKey, Entry)> =
+    pub fn sorted(&self) -> Vec<(PathKey, DirectoryEntry)> {
+        let mut all: Vec<(PathKey, DirectoryEntry)> =
             self.entries.iter().map(|entry| (entry.key().clone(), entry.value().clone())).collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
@@ -111,13 +111,13 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    pub(super) fn insert(&self, key: PathKey, entry: Entry) {
+    pub(super) fn insert(&self, key: PathKey, entry: DirectoryEntry) {
         let mut order = self.order_of(entry.kind).write().unwrap_or_else(PoisonError::into_inner);
         order.insert(key.clone(), Arc::clone(&entry.path));
         self.entries.insert(key, entry);
     }
 
-    pub(super) fn remove(&self, key: &PathKey) -> Option<Entry> {
+    pub(super) fn remove(&self, key: &PathKey) -> Option<DirectoryEntry> {
         let (_, entry) = self.entries.remove(key)?;
         let mut order = self.order_of(entry.kind).write().unwrap_or_else(PoisonError::into_inner);
         order.remove(key);

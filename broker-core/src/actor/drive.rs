@@ -23,7 +23,7 @@ use super::courier::Courier;
 use super::desk::Desk;
 use super::entity::EntityActor;
 use super::inlet::{Inlet, StaleKind, next};
-use super::messages::{ContentsLoaded, End, IdleElapsed, Round, RoundQuestion, RoundScope};
+use super::messages::{ContentsLoaded, HoldEnded, IdleElapsed, Round, RoundQuestion, RoundScope};
 use super::session::{HeldSession, SessionActor};
 use super::wakeups::Knock;
 use crate::admission::{Budget, LoadedFor, Loads};
@@ -33,11 +33,11 @@ use crate::ids::{EntityId, ReceiverId};
 use crate::machine::Machine;
 use crate::machine::any::AnyMachine;
 use crate::machine::family::MemberNumber;
-use crate::request::{Release, Request, RequesterId, Way, release_all};
+use crate::request::{Release, Request, RequesterId, SessionEntrance, release_all};
 use crate::shell::load::LoadRequest;
 use crate::shell::session::SessionHost;
 use crate::shell::tree::Tree;
-use crate::shell::{Failure, Share, Shell, Turn};
+use crate::shell::{ArbiterShare, Shell, TreeFault, TurnResults};
 use crate::telemetry::LiveGauges;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -66,8 +66,8 @@ pub(super) struct Drive {
     pub(super) clock: Arc<dyn Clock>,
     /// Desk of the arbiter, which submits the stages of its trees.
     pub(super) desk: Rc<Desk>,
-    /// Number of the tree on the desk.
-    pub(super) tray_number: u64,
+    /// Number of the tree at the desk.
+    pub(super) tree_number: u64,
     namespace: Recipient<IdleElapsed>,
     pub(super) queue_timeout: QueueTimeout,
     /// Moves messages to other entities.
@@ -79,7 +79,8 @@ pub(super) struct Drive {
     wakes_at: Cell<Option<Timestamp>>,
     /// The held sessions by their holders.
     sessions: RefCell<BTreeMap<ReceiverId, DrivenSession>>,
-    /// Round of a stop that waits until [`Self::holds_something`] is false.
+    /// Question of a broker that stops ([`Round`]): answered when [`Self::holds_something`] is
+    /// false.
     held_round: RefCell<Option<Arc<Round>>>,
 }
 
@@ -91,7 +92,7 @@ pub(super) struct DriveParts {
     pub(super) observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) desk: Rc<Desk>,
-    pub(super) tray_number: u64,
+    pub(super) tree_number: u64,
     pub(super) namespace: Recipient<IdleElapsed>,
     pub(super) courier: Courier,
     pub(super) queue_timeout: QueueTimeout,
@@ -137,13 +138,13 @@ impl Drive {
             observed,
             clock,
             desk,
-            tray_number,
+            tree_number,
             namespace,
             courier,
             queue_timeout,
         } = parts;
         observed.publish(&shell.machine().readings());
-        shell.share(Share::Turn);
+        shell.share(ArbiterShare::Turn);
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
         let participant = Rc::downgrade(&shell);
@@ -157,7 +158,7 @@ impl Drive {
             observed,
             clock,
             desk,
-            tray_number,
+            tree_number,
             namespace,
             queue_timeout,
             courier,
@@ -187,12 +188,12 @@ impl Drive {
 
     /// Runs one long turn of the shell.
     pub(super) fn long_turn(&self, run: impl FnOnce()) {
-        self.share(Share::LongTurn);
+        self.share(ArbiterShare::LongTurn);
         self.desk.long_turns.run(run);
-        self.share(Share::Turn);
+        self.share(ArbiterShare::Turn);
     }
 
-    fn share(&self, share: Share) {
+    fn share(&self, share: ArbiterShare) {
         if let Some(shell) = self.shell() {
             shell.borrow_mut().share(share);
         }
@@ -220,7 +221,11 @@ impl Drive {
     /// Runs one turn of the shell, then releases its results.
     pub(super) fn turn(
         &self,
-        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<AnyMachine>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         let Some(shell) = self.shell() else { return };
         let now = self.clock.now();
@@ -236,13 +241,13 @@ impl Drive {
                 if turn.counts.undelayed > 0 {
                     self.desk.warn_of_undelayed(self.id, turn.counts.undelayed, now);
                 }
-                self.desk.long_turns.note(turn.weight());
+                self.desk.long_turns.note(turn.total_work());
                 if turn.idle_elapsed {
                     self.namespace.do_send(IdleElapsed(self.id));
                 }
                 let to_wake = self.tree.borrow_mut().take_to_wake();
                 if !to_wake.is_empty() {
-                    self.desk.wake(self.tray_number, &to_wake);
+                    self.desk.wake(self.tree_number, &to_wake);
                 }
                 release_all(&mut releases);
                 let outgoing = shell.take_outgoing();
@@ -258,7 +263,7 @@ impl Drive {
                     }
                 }
                 if self.tree.borrow().wants_submit(now) {
-                    self.desk.mark_dirty(self.tray_number);
+                    self.desk.mark_dirty(self.tree_number);
                 }
             }
             Ok(Err(failure)) => {
@@ -297,11 +302,11 @@ impl Drive {
         // A session actor may be in its own turn: each hands over its waiting requests itself, in
         // order.
         for driven in self.sessions.take().into_values() {
-            driven.actor.do_send(End);
+            driven.actor.do_send(HoldEnded);
         }
         release_all(&mut releases);
         self.held_round.take();
-        self.desk.fail(self.tray_number, why);
+        self.desk.fail(self.tree_number, why);
     }
 
     /// Ends the tree if an append failed whose notification is still on its way; commands then wait
@@ -469,7 +474,7 @@ impl Drive {
     /// Moves the waiting requests of a session to the inlet of the entity, and ends its actor.
     fn end_session(&self, driven: &DrivenSession) {
         driven.session.move_requests_into(&self.inlet);
-        driven.actor.do_send(End);
+        driven.actor.do_send(HoldEnded);
     }
 
     fn session(&self, holder: ReceiverId) -> Option<Rc<HeldSession>> {
@@ -499,13 +504,13 @@ fn drop_machine(shell: SharedShell) {
 struct Host(std::rc::Weak<Drive>);
 
 impl SessionHost for Host {
-    fn begin(&mut self, holder: ReceiverId) -> Option<Way> {
+    fn begin(&mut self, holder: ReceiverId) -> Option<SessionEntrance> {
         let drive = self.0.upgrade()?;
         let inlet = Arc::new(Inlet::of_session(holder));
         let session = Rc::new(HeldSession::new(holder, Arc::clone(&inlet), &drive.observed));
         let actor = SessionActor::new(Rc::clone(&drive), Rc::clone(&session)).start();
         drive.sessions.borrow_mut().insert(holder, DrivenSession { session, actor });
-        Some(Way::new(inlet))
+        Some(SessionEntrance::new(inlet))
     }
 
     fn end(&mut self, holder: ReceiverId) {

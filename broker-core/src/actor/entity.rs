@@ -11,7 +11,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message};
 
 use super::desk::Desk;
 use super::drive::Drive;
-use super::inlet::{self, Group, StaleKind};
+use super::inlet::{self, RequestGroup, StaleKind};
 use super::messages::{
     BeginLongTurn, ContentsLoaded, EndWaits, ListEnded, Retire, RetireWhen, RoomAgain, Round,
     RoundQuestion, RoundScope, TreeNews,
@@ -25,7 +25,7 @@ use crate::machine::any::AnyMachine;
 use crate::path::SubQueue;
 use crate::request::{Release, Reply, Request};
 use crate::shell::tree::Tree;
-use crate::shell::{Failure, Shell, Turn};
+use crate::shell::{Shell, TreeFault, TurnResults};
 use crate::time::Timestamp;
 
 /// Maximum number of turns in which an idle queue takes new commands before it is closed.
@@ -35,7 +35,7 @@ const IDLE_LOOKS_MAX: usize = 4;
 pub struct EntityActor {
     drive: Rc<Drive>,
     /// Requests taken from the inlet that must wait for the end of a hold.
-    groups: VecDeque<Group>,
+    groups: VecDeque<RequestGroup>,
     wakeups: Wakeups,
     /// Results of lists that were carried to other entities; the machine gets them before any new
     /// request.
@@ -63,7 +63,11 @@ impl EntityActor {
     pub(super) fn turn(
         &mut self,
         context: &mut Context<Self>,
-        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<AnyMachine>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         self.drive.turn(run);
         self.arm(context);
@@ -179,7 +183,7 @@ impl EntityActor {
         if !self.awaits_long_turn {
             self.turn(context, |shell, now, out| shell.run([], now, out));
         } else if drive.tree.borrow().wants_submit(drive.clock.now()) {
-            drive.desk.mark_dirty(drive.tray_number);
+            drive.desk.mark_dirty(drive.tree_number);
         }
     }
 
@@ -261,7 +265,7 @@ impl EntityActor {
             return;
         }
         if let Some((_, done)) = self.retired.take() {
-            self.drive.desk.leave(self.drive.tray_number, self.drive.number);
+            self.drive.desk.leave(self.drive.tree_number, self.drive.number);
             done();
             context.stop();
         }
@@ -284,7 +288,7 @@ impl Actor for EntityActor {
     fn started(&mut self, context: &mut Self::Context) {
         let drive = &self.drive;
         drive.connect(&context.address());
-        drive.desk.connect(drive.tray_number, drive.number, context.address().recipient());
+        drive.desk.connect(drive.tree_number, drive.number, context.address().recipient());
         drive.inlet.attach(context.address().recipient());
         self.turn(context, |shell, now, out| shell.run([], now, out));
     }
@@ -406,7 +410,7 @@ impl Handler<Retire> for EntityActor {
         self.drive.inlet.close(&reason);
         self.turn(context, |shell, _, out| {
             shell.close(&reason, out);
-            Ok(Turn::default())
+            Ok(TurnResults::default())
         });
         let drive = Rc::clone(&self.drive);
         let mut tree = drive.tree.borrow_mut();
@@ -416,8 +420,8 @@ impl Handler<Retire> for EntityActor {
         drop(tree);
         self.retired = Some((last, done));
         if drive.retire() {
-            drive.desk.halt(drive.tray_number);
-            drive.desk.mark_dirty(drive.tray_number);
+            drive.desk.halt(drive.tree_number);
+            drive.desk.mark_dirty(drive.tree_number);
         }
         self.end_if_quiet(context);
     }
@@ -429,11 +433,11 @@ impl Handler<Retire> for EntityActor {
 #[rtype(result = "()")]
 pub(super) struct Adopt(pub(super) Box<dyn FnOnce(Option<SharedTree>) + Send>);
 
-/// A tree that actors share, and its tray.
+/// A tree that actors share, and its number at the desk.
 pub(super) struct SharedTree {
     pub(super) tree: Rc<RefCell<Tree>>,
     pub(super) desk: Rc<Desk>,
-    pub(super) tray_number: u64,
+    pub(super) tree_number: u64,
 }
 
 impl Handler<Adopt> for EntityActor {
@@ -445,7 +449,7 @@ impl Handler<Adopt> for EntityActor {
         start(home.then(|| SharedTree {
             tree: Rc::clone(&drive.tree),
             desk: Rc::clone(&drive.desk),
-            tray_number: drive.tray_number,
+            tree_number: drive.tree_number,
         }));
     }
 }

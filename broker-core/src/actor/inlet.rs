@@ -20,27 +20,27 @@ use crate::time::Timestamp;
 
 /// Requests that were submitted together, or the rest of the group. A group moves as a whole
 /// because a request is large.
-pub(super) struct Group {
+pub(super) struct RequestGroup {
     requests: std::vec::IntoIter<Request>,
     /// Instant of submission.
     at: Timestamp,
 }
 
-impl Group {
+impl RequestGroup {
     fn has_kind(&self, kind: StaleKind) -> bool {
         let first = self.requests.as_slice().first();
-        let is_list = first.is_some_and(|request| request.reply.passage().is_some());
+        let is_list = first.is_some_and(|request| request.reply.claim().is_some());
         is_list == (kind == StaleKind::Lists)
     }
 }
 
 /// Returns the next request of several groups without taking it.
-pub(super) fn first(groups: &VecDeque<Group>) -> Option<&Request> {
+pub(super) fn first(groups: &VecDeque<RequestGroup>) -> Option<&Request> {
     groups.iter().find_map(|group| group.requests.as_slice().first())
 }
 
 /// Takes the next request of several groups.
-pub(super) fn next(groups: &mut VecDeque<Group>) -> Option<Request> {
+pub(super) fn next(groups: &mut VecDeque<RequestGroup>) -> Option<Request> {
     while let Some(group) = groups.front_mut() {
         if let Some(request) = group.requests.next() {
             return Some(request);
@@ -62,7 +62,7 @@ pub(super) enum StaleKind {
 /// Takes requests of a kind out that were submitted at or before `at` and have not begun. Others
 /// keep their order.
 pub(super) fn take_stale(
-    groups: &mut VecDeque<Group>,
+    groups: &mut VecDeque<RequestGroup>,
     kind: StaleKind,
     at: Timestamp,
 ) -> Vec<Request> {
@@ -93,7 +93,7 @@ pub struct Inlet {
 
 #[derive(Default)]
 struct State {
-    groups: VecDeque<Group>,
+    groups: VecDeque<RequestGroup>,
     actor: Option<Recipient<Knock>>,
     /// Whether the actor already knows of waiting requests.
     knocked: bool,
@@ -128,7 +128,11 @@ impl Inlet {
 
     /// Takes up to `count_max` requests. Returns their number, and whether more are left. If none
     /// are left, the next request knocks again.
-    pub(super) fn take(&self, count_max: usize, groups: &mut VecDeque<Group>) -> (usize, bool) {
+    pub(super) fn take(
+        &self,
+        count_max: usize,
+        groups: &mut VecDeque<RequestGroup>,
+    ) -> (usize, bool) {
         let mut state = self.lock();
         let mut count = 0;
         while let Some(group) = state.groups.front_mut() {
@@ -142,7 +146,7 @@ impl Inlet {
             if room > 0 {
                 count += room;
                 let part: Vec<Request> = group.requests.by_ref().take(room).collect();
-                groups.push_back(Group { requests: part.into_iter(), at });
+                groups.push_back(RequestGroup { requests: part.into_iter(), at });
             }
             break;
         }
@@ -178,7 +182,7 @@ impl Inlet {
     }
 
     /// Returns requests that were taken but not carried out, before all waiting ones.
-    pub(super) fn give_back(&self, mut groups: VecDeque<Group>) {
+    pub(super) fn give_back(&self, mut groups: VecDeque<RequestGroup>) {
         let mut state = self.lock();
         groups.append(&mut state.groups);
         state.groups = groups;
@@ -234,7 +238,7 @@ impl Inlet {
 
     /// Accepts no more. Moves `taken` and all waiting requests to the inlet of the entity, in order
     /// and before any later request.
-    pub(super) fn move_into(&self, taken: VecDeque<Group>, entity: &Self) {
+    pub(super) fn move_into(&self, taken: VecDeque<RequestGroup>, entity: &Self) {
         let mut refused = Vec::new();
         let mut state = self.lock();
         state.actor = None;
@@ -290,7 +294,7 @@ impl Entrance for Inlet {
 impl State {
     fn push(&mut self, group: Vec<Request>, at: Timestamp) {
         if !group.is_empty() {
-            self.groups.push_back(Group { requests: group.into_iter(), at });
+            self.groups.push_back(RequestGroup { requests: group.into_iter(), at });
             self.knock();
         }
     }

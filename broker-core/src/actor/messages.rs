@@ -91,7 +91,7 @@ pub(super) struct TreeFailed {
 /// The session is no longer held, or its tree has ended.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct End;
+pub(super) struct HoldEnded;
 
 /// A question to all actors. The answer is sent when the last reference is dropped, which is when
 /// all have answered.

@@ -21,8 +21,8 @@ use std::time::Instant;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 
 use super::drive::Drive;
-use super::inlet::{Group, Inlet};
-use super::messages::{End, RoundQuestion};
+use super::inlet::{Inlet, RequestGroup};
+use super::messages::{HoldEnded, RoundQuestion};
 use super::wakeups::{self, Knock, TurnActor, Wakeups};
 use crate::ids::ReceiverId;
 use crate::telemetry::{LiveGauges, SessionActorCount};
@@ -32,7 +32,7 @@ pub(super) struct HeldSession {
     pub(super) holder: ReceiverId,
     pub(super) inlet: Arc<Inlet>,
     /// Requests taken from the inlet that wait until the state of the session is stored.
-    pub(super) groups: RefCell<VecDeque<Group>>,
+    pub(super) groups: RefCell<VecDeque<RequestGroup>>,
     _running: SessionActorCount,
 }
 
@@ -129,10 +129,10 @@ impl Handler<Knock> for SessionActor {
     }
 }
 
-impl Handler<End> for SessionActor {
+impl Handler<HoldEnded> for SessionActor {
     type Result = ();
 
-    fn handle(&mut self, _: End, context: &mut Self::Context) {
+    fn handle(&mut self, _: HoldEnded, context: &mut Self::Context) {
         // Moves requests only after a failure; otherwise the end of the hold has moved them.
         self.session.move_requests_into(&self.drive.inlet);
         context.stop();

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Broker;
-use crate::actor::directory::Entry;
+use crate::actor::directory::DirectoryEntry;
 use crate::actor::inlet::Inlet;
 use crate::admission::Permit;
-use crate::call::{Call, CallList};
+use crate::call::{CallList, SubmittedCall};
 use crate::command::{Command, Cost, Outcome};
 use crate::contract::action::Action;
 use crate::description::EntityKind;
@@ -15,7 +15,7 @@ use crate::error::{BrokerError, Rejection};
 use crate::grant::{GrantedEntity, Pass, TrackedCommand, ViaGrant};
 use crate::ids::{EntityId, ReceiverId};
 use crate::path::{EntityAddress, EntityName, PathKey, SubQueue};
-use crate::request::{Outlet, Release, Reply, Request, Watch, Way, release_all};
+use crate::request::{Outlet, Release, Reply, Request, SessionEntrance, Watch, release_all};
 use crate::time::Timestamp;
 use crate::traced::TraceRecorder;
 
@@ -43,7 +43,7 @@ use crate::traced::TraceRecorder;
 #[derive(Clone)]
 pub struct Entity {
     handle: Arc<EntityHandle>,
-    way: Option<Way>,
+    session_entrance: Option<SessionEntrance>,
     /// The grant and the access that gave it; none if everything is allowed.
     pass: Option<Arc<Pass>>,
     /// The destination of messages that are sent through this handle (VIA-02).
@@ -81,7 +81,7 @@ impl Entity {
 
     pub(super) fn new(
         broker: &Broker,
-        entry: Entry,
+        entry: DirectoryEntry,
         path: String,
         key: PathKey,
         sub_queue: SubQueue,
@@ -95,7 +95,7 @@ impl Entity {
             sub_queue,
             inlet: Mutex::new(entry.inlet),
         };
-        Self { handle: Arc::new(handle), way: None, pass: None, via_grant: None }
+        Self { handle: Arc::new(handle), session_entrance: None, pass: None, via_grant: None }
     }
 
     pub(super) fn key(&self) -> &PathKey {
@@ -128,12 +128,12 @@ impl Entity {
     }
 
     /// Returns the queue or topic at the root of the tree: the topic of a subscription, the parent
-    /// of a sub-queue. The handle has the rights of its holder there. It drops the way into a
+    /// of a sub-queue. The handle has the rights of its holder there. It drops the entrance of a
     /// session, since a transaction may cover several sessions.
     pub(crate) async fn root(&self) -> Result<Self, Rejection> {
         let path = match EntityAddress::parse(&self.handle.path)?.entity {
             EntityName::Root(_) if self.handle.sub_queue == SubQueue::Main => {
-                return Ok(self.with_way(None));
+                return Ok(self.with_session_entrance(None));
             }
             EntityName::Root(path) => path,
             EntityName::Subscription { topic, .. } => topic,
@@ -145,12 +145,12 @@ impl Entity {
         Ok(self.handle.broker.find_created(&path).await?.with_pass(pass))
     }
 
-    /// Returns this handle for the holder of a session. `way` came with the session: requests on it
-    /// are carried out in order, however busy the entity is with others. After the hold, the entity
-    /// answers them.
+    /// Returns this handle for the holder of a session. `session_entrance` came with the session:
+    /// requests through it are carried out in order, however busy the entity is with others. After
+    /// the hold, the entity answers them.
     #[must_use]
-    pub fn with_way(&self, way: Option<Way>) -> Self {
-        Self { way, ..self.clone() }
+    pub fn with_session_entrance(&self, session_entrance: Option<SessionEntrance>) -> Self {
+        Self { session_entrance, ..self.clone() }
     }
 
     /// The path in the case given at creation, with the suffix of the sub-queue.
@@ -190,7 +190,9 @@ impl Entity {
         permit: Permit,
         command: Command,
     ) -> Result<Outcome, BrokerError> {
-        Call::start(self.clone(), command, permit).await.map_err(|rejection| self.refuse(rejection))
+        SubmittedCall::start(self.clone(), command, permit)
+            .await
+            .map_err(|rejection| self.refuse(rejection))
     }
 
     /// As [`Entity::call`], for a receive that is withdrawn when `stop` completes. The answer then
@@ -204,7 +206,7 @@ impl Entity {
         stop: impl Future<Output = ()>,
     ) -> Result<Outcome, BrokerError> {
         let permit = self.admit(std::slice::from_ref(&command)).await;
-        let mut call = std::pin::pin!(Call::start(self.clone(), command, permit));
+        let mut call = std::pin::pin!(SubmittedCall::start(self.clone(), command, permit));
         let answer = tokio::select! {
             biased;
             answer = &mut call => answer,
@@ -254,7 +256,7 @@ impl Entity {
         room: &Arc<Permit>,
         command: Command,
     ) -> Result<Outcome, BrokerError> {
-        let called = Call::start_in(room, self.clone(), command).await;
+        let called = SubmittedCall::start_in(room, self.clone(), command).await;
         called.map_err(|rejection| self.refuse(rejection))
     }
 
@@ -300,7 +302,7 @@ impl Entity {
     pub fn watch(&self, purpose: Action, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         let (is_notified, now) = (Arc::default(), || self.handle.broker.now());
         if let Some(pass) = &self.pass {
-            pass.held.watch(purpose, receiver, (outlet, &is_notified), now);
+            pass.entitlement.watch(purpose, receiver, (outlet, &is_notified), now);
         }
         if let Some(onward) = &self.via_grant {
             onward.watch(receiver, (outlet, &is_notified), now);
@@ -323,9 +325,9 @@ impl Entity {
 
     /// Removes and answers commands that are not allowed.
     fn refuse_forbidden(&self, group: &mut Vec<Request>) {
-        let held = self.pass.as_ref().map(|pass| &pass.held);
+        let entitlement = self.pass.as_ref().map(|pass| &pass.entitlement);
         let now = || self.handle.broker.now();
-        let judged = held.map(|held| (held, held.judge(now)));
+        let judged = entitlement.map(|entitlement| (entitlement, entitlement.judge(now)));
         let goes_on = |command: &Command| ViaGrant::check(self.via_grant.as_ref(), command, now);
         let is_refused = |command: &Command| match &judged {
             Some((_, judgement)) => !judgement.allows(command) || goes_on(command).is_err(),
@@ -341,7 +343,9 @@ impl Entity {
                     Some((_, judgement)) if judgement.allows(&request.command) => {
                         goes_on(&request.command).err()?
                     }
-                    Some((held, judgement)) => held.refuse_command(judgement, &request.command),
+                    Some((entitlement, judgement)) => {
+                        entitlement.refuse_command(judgement, &request.command)
+                    }
                     None => Rejection::invalid_operation(
                         "only the broker itself gives this command, to its own entities",
                     ),
@@ -362,13 +366,16 @@ impl Entity {
                 }
             }
         }
-        group.iter_mut().filter_map(|request| pass.held.track(|| self.granted(), request)).collect()
+        group
+            .iter_mut()
+            .filter_map(|request| pass.entitlement.track(|| self.granted(), request))
+            .collect()
     }
 
-    /// Returns the entity through which the grant closes links and calls. A handle with a way into
-    /// a session closes them on that way.
+    /// Returns the entity through which the grant closes links and calls. A handle with the
+    /// entrance of a session closes them through it.
     fn granted(&self) -> Arc<dyn GrantedEntity> {
-        match self.way {
+        match self.session_entrance {
             None => Arc::clone(&self.handle) as Arc<dyn GrantedEntity>,
             Some(_) => Arc::new(self.as_broker()),
         }
@@ -380,8 +387,8 @@ impl Entity {
     }
 
     fn hand_over(&self, group: Vec<Request>) {
-        let group = match &self.way {
-            Some(way) => match way.enter(group) {
+        let group = match &self.session_entrance {
+            Some(entrance) => match entrance.enter(group) {
                 Ok(()) => return,
                 Err(rest) => rest,
             },
@@ -422,7 +429,7 @@ impl GrantedEntity for EntityHandle {
     }
 
     fn submit_own(self: Arc<Self>, command: Command, reply: Reply) {
-        let entity = Entity { handle: self, way: None, pass: None, via_grant: None };
+        let entity = Entity { handle: self, session_entrance: None, pass: None, via_grant: None };
         entity.submit_one(command, reply);
     }
 }

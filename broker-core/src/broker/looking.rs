@@ -39,6 +39,6 @@ impl Entity {
     /// Name of the policy that grants the use of this handle, if there is one.
     #[must_use]
     pub fn policy(&self) -> Option<Arc<str>> {
-        self.pass()?.held.policy()
+        self.pass()?.entitlement.policy()
     }
 }

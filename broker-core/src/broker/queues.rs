@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Broker;
 use super::update::Update as _;
-use crate::actor::namespace::{Create, Root};
+use crate::actor::namespace::{Create, NewRoot};
 use crate::command::Described;
 use crate::description::{EntityKind, QueueUpdate};
 use crate::error::{BrokerError, Rejection};
@@ -30,7 +30,7 @@ impl Broker {
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
         let destinations = QueueUpdate::destinations(&description);
         self.check_destinations(destinations).await.map_err(refuse)?;
-        let root = Root::Queue(description);
+        let root = NewRoot::Queue(description);
         let created = self.ask_namespace((1, 0), |answer| Create { root, answer }).await;
         self.describe_in::<QueueUpdate>(&created.map_err(refuse)?, path).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::update::Update as _;
 use super::{Broker, Entity};
-use crate::actor::namespace::{Create, CreateSubscription, Root};
+use crate::actor::namespace::{Create, CreateSubscription, NewRoot};
 use crate::command::{
     Command, DescribedSubscription, DescribedTopic, InboundMessage, Outcome, RuleCommand,
     TopicCommand, rules_bytes,
@@ -32,7 +32,7 @@ impl Broker {
         let refuse = |rejection| self.refuse(rejection, path);
         let name = self.name_of_new(path).map_err(refuse)?;
         let description = properties.create(name.path(), &self.shared.settings).map_err(refuse)?;
-        let root = Root::Topic(description);
+        let root = NewRoot::Topic(description);
         let created = self.ask_namespace((1, 0), |answer| Create { root, answer }).await;
         self.describe_in::<TopicUpdate>(&created.map_err(refuse)?, path).await
     }

@@ -24,7 +24,7 @@ fn identity(clients: &Clients, path: &str, role: LinkRole) -> LinkIdentity {
 
 /// Polls a page to its end.
 fn page(clients: &Clients, query: &ClientQuery, readable: &ReadableKeys) -> ClientPage {
-    crate::declaration::breather::alone(clients.page(query, readable)).0
+    crate::declaration::yielder::run_counting_yields(clients.page(query, readable)).0
 }
 
 fn ids(page: &ClientPage) -> Vec<u64> {

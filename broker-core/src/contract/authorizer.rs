@@ -81,17 +81,8 @@ impl Principal {
     #[must_use]
     pub const fn anonymous() -> Self {
         let (token, key, peer, tls) = (None, None, None, None);
-        let (by_proxy, shows_too_much) = (false, false);
-        Self {
-            token,
-            key,
-            peer,
-            tls,
-            by_proxy,
-            address: None,
-            policy: None,
-            is_token_too_long: shows_too_much,
-        }
+        let (by_proxy, is_token_too_long) = (false, false);
+        Self { token, key, peer, tls, by_proxy, address: None, policy: None, is_token_too_long }
     }
 
     /// Adds the presented token. A client whose token exceeds [`TOKEN_BYTES_MAX`] bytes is granted

@@ -7,7 +7,7 @@ use std::fmt;
 use std::iter::Enumerate;
 use std::slice::Iter;
 
-use super::breather::Yielder;
+use super::yielder::Yielder;
 use super::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic};
 use crate::description::Settings;
 use crate::error::{Quoted, Rejection};
@@ -81,11 +81,11 @@ impl Declaration {
     pub(crate) async fn judge_in_parts(
         &self,
         settings: &Settings,
-        breather: &mut Yielder,
+        yielder: &mut Yielder,
     ) -> Result<(), DeclarationError> {
         for judged in Judge::begin(self, settings)? {
             judged?;
-            breather.part().await;
+            yielder.part().await;
         }
         Ok(())
     }

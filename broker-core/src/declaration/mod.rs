@@ -9,11 +9,10 @@
 //!
 //! `judge` finds faults that do not depend on the namespace, `planner` the missing work, and
 //! `rules` the differences between rules. `order` orders the steps, `property_text` describes properties as
-//! text, and `weight` computes the memory. Long ones yield through `breather`, since connections
+//! text, and `weight` computes the memory. Long ones yield through `yielder`, since connections
 //! use the same thread. Queries and changes of the broker are in `access/declare.rs`. By design, a
 //! declaration deletes no entities: entities that are not named stay unchanged.
 
-pub(crate) mod breather;
 mod judge;
 mod order;
 mod plan;
@@ -23,6 +22,7 @@ pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 mod weight;
+pub(crate) mod yielder;
 
 pub use judge::{DeclarationError, ENTITY_COUNT_MAX, RULE_COUNT_MAX};
 pub use plan::{Change, Digest, Plan, Step, StepKind};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::breather::Yielder;
+use super::yielder::Yielder;
 
 /// A position in the order.
 #[derive(PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct OrderedEntity {
 /// Orders entities so that each comes after all entities that it needs. In a circle that is
 /// impossible: there one entity comes first, before a need of its own, and [`OrderedEntity::later`]
 /// names that need.
-pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<OrderedEntity> {
+pub(super) async fn order(needs: &[Vec<usize>], yielder: &mut Yielder) -> Vec<OrderedEntity> {
     let mut needed_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
     let mut unmet: Vec<BTreeSet<usize>> = Vec::with_capacity(needs.len());
     for (index, of) in needs.iter().enumerate() {
@@ -28,7 +28,7 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<O
             }
         }
         unmet.push(of);
-        breather.step().await;
+        yielder.step().await;
     }
     let mut waiting: BTreeSet<usize> = (0..needs.len()).collect();
     let mut ready: BTreeSet<usize> =
@@ -37,9 +37,9 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<O
     while let Some(first) = waiting.first().copied() {
         let index = match ready.pop_first() {
             Some(index) => index,
-            None => find_circle(first, &unmet, breather).await,
+            None => find_circle(first, &unmet, yielder).await,
         };
-        breather.step().await;
+        yielder.step().await;
         waiting.remove(&index);
         let later = unmet.get_mut(index).map(std::mem::take).unwrap_or_default();
         placed.push(OrderedEntity { index, later: later.into_iter().collect() });
@@ -55,23 +55,23 @@ pub(super) async fn order(needs: &[Vec<usize>], breather: &mut Yielder) -> Vec<O
 }
 
 /// Follows needs until an index repeats. If no entity is ready, a circle exists.
-async fn find_circle(first: usize, unmet: &[BTreeSet<usize>], breather: &mut Yielder) -> usize {
+async fn find_circle(first: usize, unmet: &[BTreeSet<usize>], yielder: &mut Yielder) -> usize {
     let (mut at, mut seen) = (first, BTreeSet::new());
     while seen.insert(at) {
         at = unmet.get(at).and_then(BTreeSet::first).copied().unwrap_or(first);
         // Many circles may follow from one long chain.
-        breather.step().await;
+        yielder.step().await;
     }
     at
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::breather::alone;
+    use super::super::yielder::run_counting_yields;
     use super::*;
 
     fn ordered(needs: &[Vec<usize>]) -> (Vec<OrderedEntity>, usize) {
-        alone(async { order(needs, &mut Yielder::default()).await })
+        run_counting_yields(async { order(needs, &mut Yielder::default()).await })
     }
 
     fn check(needs: &[&[usize]], expected: &[(usize, &[usize])]) {
@@ -94,10 +94,10 @@ mod tests {
         check(&[&[1], &[2], &[1]], &[(1, &[2]), (0, &[]), (2, &[])]);
         // A recursion this deep would overflow the stack.
         let long: Vec<Vec<usize>> = (1..=50_000).map(|next| vec![next % 50_000]).collect();
-        let (placed, breaths) = ordered(&long);
+        let (placed, yields) = ordered(&long);
         assert_eq!(placed.iter().filter(|placed| !placed.later.is_empty()).count(), 1);
         assert_eq!(placed.len(), long.len());
         // DESIGN D6: other tasks run many times meanwhile.
-        assert!(breaths > 20, "{breaths}");
+        assert!(yields > 20, "{yields}");
     }
 }

@@ -8,7 +8,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
-use super::breather::Yielder;
+use super::yielder::Yielder;
 use crate::description::EntityKind;
 use crate::error::Quoted;
 
@@ -67,9 +67,9 @@ impl Plan {
         steps: Vec<Step>,
         kept: Vec<Step>,
         unchanged_count: usize,
-        breather: &mut Yielder,
+        yielder: &mut Yielder,
     ) -> Self {
-        let digest = Digest::of(&steps, breather).await;
+        let digest = Digest::of(&steps, yielder).await;
         Self { steps, kept, unchanged_count, digest }
     }
 
@@ -147,15 +147,15 @@ impl StepKind {
 }
 
 impl Digest {
-    async fn of(steps: &[Step], breather: &mut Yielder) -> Self {
+    async fn of(steps: &[Step], yielder: &mut Yielder) -> Self {
         let mut text = TextHasher(SipHasher13::new());
         for Step { kind, entity, path, changes } in steps {
             // The text consists of variant names and quoted text. Hashing cannot fail.
             write!(text, "{kind:?} {entity:?} {path:?}: ").unwrap_or_default();
-            breather.part().await;
+            yielder.part().await;
             for change in changes {
                 write!(text, "{change:?}, ").unwrap_or_default();
-                breather.part().await;
+                yielder.part().await;
             }
         }
         Self(text.0.finish())

@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::breather::Yielder;
 use super::judge::{place_of_queue, place_of_subscription, place_of_topic};
 use super::order::{OrderedEntity, order};
 use super::plan::{Change, Plan, Step, StepKind};
 use super::property_text::{self, change, changes};
 use super::rules::{RuleChanges, RuleWork, property};
+use super::yielder::Yielder;
 use super::{Declaration, DeclarationError, DeclaredSubscription, Existing};
 use crate::broker::Update;
 use crate::description::{
@@ -48,12 +48,12 @@ pub(crate) enum ExistingEntity {
 #[derive(Clone, Debug)]
 pub(crate) struct PlanWithWork {
     pub(crate) plan: Plan,
-    pub(crate) work: Vec<Work>,
+    pub(crate) work: Vec<StepWork>,
 }
 
 /// Work of a step for the broker.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Work {
+pub(crate) enum StepWork {
     CreateQueue(QueueUpdate),
     UpdateQueue(QueueUpdate, Cleared),
     CreateTopic(TopicUpdate),
@@ -72,7 +72,7 @@ pub(crate) struct NewSubscription {
 }
 
 /// A step with its work.
-type Task = (Step, Work);
+type Task = (Step, StepWork);
 
 /// A missing queue or subscription.
 struct MissingEntity {
@@ -114,7 +114,7 @@ pub(crate) async fn plan(
     declaration: &Declaration,
     snapshot: Snapshot,
     settings: &Settings,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Result<PlanWithWork, DeclarationError> {
     let mut planner = Planner {
         snapshot,
@@ -131,21 +131,21 @@ pub(crate) async fn plan(
     for (index, topic) in declaration.topics.iter().enumerate() {
         let planned = planner.topic(&topic.path, &topic.properties, topic.cleared);
         planned.map_err(DeclarationError::at(place_of_topic(index)))?;
-        breather.part().await;
+        yielder.part().await;
     }
     for (index, queue) in declaration.queues.iter().enumerate() {
         let planned = planner.queue(&queue.path, &queue.properties, queue.cleared);
         planned.map_err(DeclarationError::at(place_of_queue(index)))?;
-        breather.part().await;
+        yielder.part().await;
     }
     for (index, topic) in declaration.topics.iter().enumerate() {
         for (below, subscription) in topic.subscriptions.iter().enumerate() {
-            let planned = planner.subscription(&topic.path, subscription, breather).await;
+            let planned = planner.subscription(&topic.path, subscription, yielder).await;
             planned.map_err(DeclarationError::at(place_of_subscription(index, below)))?;
-            breather.part().await;
+            yielder.part().await;
         }
     }
-    planner.finish(breather).await.map_err(DeclarationError::at(""))
+    planner.finish(yielder).await.map_err(DeclarationError::at(""))
 }
 
 /// Returns the declared queues and topics, which can be forwarding destinations.
@@ -173,12 +173,12 @@ impl Planner<'_> {
                 let created = properties.clone().create(name.path(), self.settings)?;
                 let changes = changes(&self.settings.new_topic(name.path()), &created);
                 let step = creation(EntityKind::Topic, &name.path(), changes);
-                self.topics.push((step, Work::CreateTopic(properties.clone())));
+                self.topics.push((step, StepWork::CreateTopic(properties.clone())));
                 Ok(())
             }
             Some(ExistingEntity::Topic(current)) => {
                 let changes = self.update(&current.path, properties, cleared, &current)?;
-                let work = || Work::UpdateTopic(properties.clone(), cleared);
+                let work = || StepWork::UpdateTopic(properties.clone(), cleared);
                 self.updated(EntityKind::Topic, &current.path, changes, work);
                 Ok(())
             }
@@ -211,7 +211,7 @@ impl Planner<'_> {
             }
             Some(ExistingEntity::Queue(current)) => {
                 let changes = self.update(&current.path, properties, cleared, &current)?;
-                let work = || Work::UpdateQueue(properties.clone(), cleared);
+                let work = || StepWork::UpdateQueue(properties.clone(), cleared);
                 self.updated(EntityKind::Queue, &current.path, changes, work);
                 Ok(())
             }
@@ -223,7 +223,7 @@ impl Planner<'_> {
         &mut self,
         topic: &str,
         declared: &DeclaredSubscription,
-        breather: &mut Yielder,
+        yielder: &mut Yielder,
     ) -> Result<(), Rejection> {
         self.place += 1;
         let topic = validate_entity_path(topic, &self.settings.limits)?.path().to_string();
@@ -232,7 +232,7 @@ impl Planner<'_> {
         let found = self.snapshot.entities.remove(&PathKey::fold(&path));
         match found {
             None => {
-                let rules = copy_rules(rules.as_deref(), breather).await;
+                let rules = copy_rules(rules.as_deref(), yielder).await;
                 let (topic, name, properties) = (topic.into(), name.clone(), properties.clone());
                 let new = NewSubscription { topic, name, properties, rules };
                 let created = new.described(self.settings)?;
@@ -253,7 +253,7 @@ impl Planner<'_> {
                 let mut changes = self.update(&path, properties, *cleared, &current)?;
                 changes.extend(of_rules.changes);
                 let rules = of_rules.work;
-                let work = || Work::UpdateSubscription(properties.clone(), *cleared, rules);
+                let work = || StepWork::UpdateSubscription(properties.clone(), *cleared, rules);
                 self.updated(EntityKind::Subscription, &path, changes, work);
                 Ok(())
             }
@@ -289,7 +289,7 @@ impl Planner<'_> {
         entity: EntityKind,
         path: &str,
         changes: Vec<Change>,
-        work: impl FnOnce() -> Work,
+        work: impl FnOnce() -> StepWork,
     ) {
         if changes.is_empty() {
             self.unchanged_count += 1;
@@ -336,7 +336,7 @@ impl Planner<'_> {
     }
 
     /// Returns all steps in order.
-    async fn finish(self, breather: &mut Yielder) -> Result<PlanWithWork, Rejection> {
+    async fn finish(self, yielder: &mut Yielder) -> Result<PlanWithWork, Rejection> {
         let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
         let mut steps = topics;
         // Topics come before all missing entities, and need none.
@@ -345,7 +345,7 @@ impl Planner<'_> {
             .enumerate()
             .map(|(index, one)| (PathKey::fold(&one.path), index))
             .collect();
-        let ordered = order(&needs_of(&missing, &places), breather).await;
+        let ordered = order(&needs_of(&missing, &places), yielder).await;
         let mut missing: Vec<Option<MissingEntity>> = missing.into_iter().map(Some).collect();
         for OrderedEntity { index, later } in ordered {
             let Some(one) = missing.get_mut(index).and_then(Option::take) else { continue };
@@ -353,14 +353,14 @@ impl Planner<'_> {
                 need.and_then(|key| places.get(&key)).is_some_and(|place| later.contains(place))
             });
             let place = one.place;
-            let (now, then) = one.into_steps(comes_later, settings, breather).await?;
+            let (now, then) = one.into_steps(comes_later, settings, yielder).await?;
             steps.push(now);
             updates.extend(then.map(|update| (place, update)));
-            breather.part().await;
+            yielder.part().await;
         }
         steps.extend(updates.into_values());
         let (steps, work) = steps.into_iter().unzip();
-        Ok(PlanWithWork { plan: Plan::new(steps, kept, unchanged_count, breather).await, work })
+        Ok(PlanWithWork { plan: Plan::new(steps, kept, unchanged_count, yielder).await, work })
     }
 }
 
@@ -375,13 +375,13 @@ fn needs_of(missing: &[MissingEntity], places: &BTreeMap<PathKey, usize>) -> Vec
 /// Copies declared rules for the work that creates them.
 async fn copy_rules(
     rules: Option<&[RuleDescription]>,
-    breather: &mut Yielder,
+    yielder: &mut Yielder,
 ) -> Option<Vec<RuleDescription>> {
     let rules = rules?;
     let mut copies = Vec::with_capacity(rules.len());
     for rule in rules {
         copies.push(rule.clone());
-        breather.part().await;
+        yielder.part().await;
     }
     Some(copies)
 }
@@ -393,7 +393,7 @@ impl MissingEntity {
         self,
         comes_later: [bool; 2],
         settings: &Settings,
-        breather: &mut Yielder,
+        yielder: &mut Yielder,
     ) -> Result<(Task, Option<Task>), Rejection> {
         let Self { path, new, .. } = self;
         match new {
@@ -405,8 +405,9 @@ impl MissingEntity {
                 let (begun, finished) = (described(&now)?, described(&whole)?);
                 let created = changes(&settings.new_queue(&*path), &begun);
                 let updated = changes(&begun, &finished);
-                let create = (creation(EntityKind::Queue, &path, created), Work::CreateQueue(now));
-                let update = Work::UpdateQueue(then, Cleared::default());
+                let create =
+                    (creation(EntityKind::Queue, &path, created), StepWork::CreateQueue(now));
+                let update = StepWork::UpdateQueue(then, Cleared::default());
                 Ok((create, later(EntityKind::Queue, &path, updated, update)))
             }
             NewEntity::Subscription(mut now) => {
@@ -422,14 +423,14 @@ impl MissingEntity {
                         for rule in rules.unwrap_or_default() {
                             let text = Some(property_text::rule_text(rule));
                             created.push(change(property(&rule.name), None, text));
-                            breather.part().await;
+                            yielder.part().await;
                         }
                     }
                 }
                 let updated = changes(&begun, &finished);
                 let kind = EntityKind::Subscription;
-                let create = (creation(kind, &path, created), Work::CreateSubscription(now));
-                let update = Work::UpdateSubscription(then, Cleared::default(), Vec::new());
+                let create = (creation(kind, &path, created), StepWork::CreateSubscription(now));
+                let update = StepWork::UpdateSubscription(then, Cleared::default(), Vec::new());
                 Ok((create, later(kind, &path, updated, update)))
             }
         }
@@ -462,7 +463,7 @@ fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
     Step { kind: StepKind::Create, entity, path: path.into(), changes }
 }
 
-fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: Work) -> Option<Task> {
+fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: StepWork) -> Option<Task> {
     let step = Step { kind: StepKind::Update, entity, path: path.into(), changes };
     (!step.changes.is_empty()).then_some((step, work))
 }

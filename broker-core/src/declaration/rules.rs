@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::breather::Yielder;
 use super::plan::Change;
 use super::property_text::{self, change};
+use super::yielder::Yielder;
 use super::{OtherRules, PLAN_RULE_BYTES_MAX};
 use crate::error::Rejection;
 use crate::rule::{DEFAULT_RULE, RuleDescription};
@@ -82,13 +82,13 @@ impl<'a> RuleDifference<'a> {
     pub(crate) async fn new(
         declared: &'a [RuleDescription],
         others: OtherRules,
-        breather: &mut Yielder,
+        yielder: &mut Yielder,
     ) -> Self {
         let (mut places, mut known) = (BTreeMap::new(), Vec::new());
         for (place, rule) in declared.iter().enumerate() {
             places.insert(rule.key(), place);
             known.push(DeclaredRuleState::Missing);
-            breather.step().await;
+            yielder.step().await;
         }
         Self { declared, others, places, known, gone: BTreeMap::new() }
     }
@@ -132,7 +132,7 @@ impl<'a> RuleDifference<'a> {
 
     /// Returns the changes after all existing rules were read. New rules come before others are
     /// removed, so that a message selected by both is not missed.
-    pub(crate) async fn into_changes(self, breather: &mut Yielder) -> RuleChanges {
+    pub(crate) async fn into_changes(self, yielder: &mut Yielder) -> RuleChanges {
         let mut made = RuleChanges::default();
         for (rule, known) in self.declared.iter().zip(self.known) {
             let (work, before) = match known {
@@ -146,12 +146,12 @@ impl<'a> RuleDifference<'a> {
                 before,
                 Some(property_text::rule_text(rule)),
             ));
-            breather.part().await;
+            yielder.part().await;
         }
         for (name, text) in self.gone.into_values() {
             made.changes.push(change(property(&name), Some(text), None));
             made.work.push(RuleWork::Delete(name));
-            breather.step().await;
+            yielder.step().await;
         }
         made
     }

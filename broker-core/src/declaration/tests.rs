@@ -1,8 +1,8 @@
 //! Tests of plans. `tests/declarations.rs` proves that carrying one out satisfies the declaration.
 
-use super::breather::{Yielder, alone};
-use super::planner::{ExistingEntity, PlanWithWork, Snapshot, Work, plan};
+use super::planner::{ExistingEntity, PlanWithWork, Snapshot, StepWork, plan};
 use super::rules::{RuleChanges, RuleDifference, RuleTextBudget};
+use super::yielder::{Yielder, run_counting_yields};
 use super::*;
 use crate::condition::Condition;
 use crate::description::Settings;
@@ -65,10 +65,10 @@ fn made(
     snapshot: &Snapshot,
     settings: &Settings,
 ) -> (Result<PlanWithWork, DeclarationError>, usize) {
-    alone(async {
-        let mut breather = Yielder::default();
-        declaration.judge_in_parts(settings, &mut breather).await?;
-        plan(declaration, snapshot.clone(), settings, &mut breather).await
+    run_counting_yields(async {
+        let mut yielder = Yielder::default();
+        declaration.judge_in_parts(settings, &mut yielder).await?;
+        plan(declaration, snapshot.clone(), settings, &mut yielder).await
     })
 }
 
@@ -91,15 +91,15 @@ fn difference(
     there: &[RuleDescription],
     declared: &[RuleDescription],
 ) -> (Result<RuleChanges, crate::error::Rejection>, usize) {
-    alone(async {
-        let (mut breather, mut telling) = (Yielder::default(), RuleTextBudget::default());
+    run_counting_yields(async {
+        let (mut yielder, mut telling) = (Yielder::default(), RuleTextBudget::default());
         let others = OtherRules::Remove;
-        let mut difference = RuleDifference::new(declared, others, &mut breather).await;
+        let mut difference = RuleDifference::new(declared, others, &mut yielder).await;
         for rule in there {
             difference.compare(rule, &mut telling)?;
-            breather.part().await;
+            yielder.part().await;
         }
-        Ok(difference.into_changes(&mut breather).await)
+        Ok(difference.into_changes(&mut yielder).await)
     })
 }
 
@@ -288,7 +288,7 @@ fn steps_are_in_feasible_order() {
             "update queue `x` forward_to: - > y",
         ]
     );
-    let Work::CreateQueue(begun) = &planned.work[4] else { panic!("{:?}", planned.work[4]) };
+    let StepWork::CreateQueue(begun) = &planned.work[4] else { panic!("{:?}", planned.work[4]) };
     assert_eq!(begun.forward_to, None);
 }
 
@@ -332,7 +332,7 @@ fn plans_of_other_steps_have_other_digests() {
         "a",
         QueueUpdate { max_delivery_count: Some(5), ..QueueUpdate::default() },
     )]);
-    let (rest, _) = alone(plan(5, &empty).after(1));
+    let (rest, _) = run_counting_yields(plan(5, &empty).after(1));
     assert_eq!(rest.digest(), plan(5, &begun).digest());
     assert_eq!(rest.unchanged_count, plan(5, &begun).unchanged_count);
     assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
@@ -359,30 +359,32 @@ fn planning_yields_between_parts() {
     };
     let new = topic(DeclaredSubscription::new("s").with_rules(rules("a = 1")));
     for declaration in [&queues, &new] {
-        let (judged, breaths) =
-            alone(async { declaration.judge_in_parts(&settings, &mut Yielder::default()).await });
+        let (judged, yields) = run_counting_yields(async {
+            declaration.judge_in_parts(&settings, &mut Yielder::default()).await
+        });
         judged.unwrap();
-        assert!(breaths >= MANY / PART, "judged with {breaths}");
-        let (planned, breaths) = alone(async {
+        assert!(yields >= MANY / PART, "judged with {yields}");
+        let (planned, yields) = run_counting_yields(async {
             plan(declaration, Snapshot::default(), &settings, &mut Yielder::default()).await
         });
         // Each is planned, described and hashed.
-        assert!(breaths >= 3 * (MANY / PART), "planned with {breaths}");
-        let (_, breaths) = alone(planned.unwrap().plan.after(0));
-        assert!(breaths >= MANY / PART, "what is left told with {breaths}");
+        assert!(yields >= 3 * (MANY / PART), "planned with {yields}");
+        let (_, yields) = run_counting_yields(planned.unwrap().plan.after(0));
+        assert!(yields >= MANY / PART, "what is left told with {yields}");
     }
     for declared in [rules("a = 2"), Vec::new()] {
-        let (changes, breaths) = difference(&rules("a = 1"), &declared);
-        assert!(breaths >= MANY / PART, "compared with {breaths}");
+        let (changes, yields) = difference(&rules("a = 1"), &declared);
+        assert!(yields >= MANY / PART, "compared with {yields}");
         let found = having(vec![
             ExistingEntity::Topic(settings.new_topic("t")),
             ExistingEntity::Subscription(settings.new_subscription("t", "s"), changes.unwrap()),
         ]);
         let declaration = topic(DeclaredSubscription::new("s").with_rules(declared));
-        let (planned, breaths) =
-            alone(async { plan(&declaration, found, &settings, &mut Yielder::default()).await });
+        let (planned, yields) = run_counting_yields(async {
+            plan(&declaration, found, &settings, &mut Yielder::default()).await
+        });
         assert_eq!(planned.unwrap().plan.steps[0].changes.len(), MANY);
-        assert!(breaths >= MANY / PART, "planned with {breaths}");
+        assert!(yields >= MANY / PART, "planned with {yields}");
     }
 }
 
@@ -418,10 +420,12 @@ fn existing_rules_in_a_plan_are_bounded() {
 #[test]
 fn plan_memory_stays_within_estimate() {
     let weighed = |declaration: &Declaration, snapshot: &Snapshot| {
-        let most =
-            alone(async { declaration.carried_out_bytes_max(&mut Yielder::default()).await }).0;
+        let most = run_counting_yields(async {
+            declaration.carried_out_bytes_max(&mut Yielder::default()).await
+        })
+        .0;
         let planned = planned(declaration, snapshot);
-        let bytes = alone(async { planned.bytes(&mut Yielder::default()).await }).0;
+        let bytes = run_counting_yields(async { planned.bytes(&mut Yielder::default()).await }).0;
         assert!(bytes <= most, "{bytes} of {most}");
         bytes
     };

@@ -1,10 +1,10 @@
 //! Memory for carrying out a declaration (DESIGN D6): an upper bound before it is planned, and the
 //! actual bytes afterwards.
 
-use super::breather::Yielder;
 use super::plan::{Change, Step};
-use super::planner::{NewSubscription, PlanWithWork, Work};
+use super::planner::{NewSubscription, PlanWithWork, StepWork};
 use super::rules::RuleWork;
+use super::yielder::Yielder;
 use super::{Declaration, PLAN_RULE_BYTES_MAX};
 use crate::rule::RuleDescription;
 
@@ -21,17 +21,17 @@ const TEXT_BYTES: usize = 32;
 
 impl Declaration {
     /// Returns an upper bound of the bytes for carrying the declaration out.
-    pub(crate) async fn carried_out_bytes_max(&self, breather: &mut Yielder) -> u64 {
+    pub(crate) async fn carried_out_bytes_max(&self, yielder: &mut Yielder) -> u64 {
         let roots = self.queues.len() + self.topics.len();
         let mut bytes = LEAST_BYTES + ENTITY_BYTES * roots as u64;
         let mut has_rule_lists = false;
         for topic in &self.topics {
             for subscription in &topic.subscriptions {
                 bytes += ENTITY_BYTES;
-                breather.step().await;
+                yielder.step().await;
                 for rule in subscription.rules.iter().flatten() {
                     bytes += RULE_COPIES * rule_bytes(rule);
-                    breather.step().await;
+                    yielder.step().await;
                 }
                 has_rule_lists |= subscription.rules.is_some();
             }
@@ -45,36 +45,36 @@ impl Declaration {
 
 impl PlanWithWork {
     /// Returns the bytes for carrying the plan out, including its answer.
-    pub(crate) async fn bytes(&self, breather: &mut Yielder) -> u64 {
+    pub(crate) async fn bytes(&self, yielder: &mut Yielder) -> u64 {
         let mut bytes = LEAST_BYTES;
         for Step { path, changes, .. } in self.plan.steps.iter().chain(&self.plan.kept) {
             bytes += 2 * (size_of::<Step>() + text_bytes(path)) as u64;
-            breather.step().await;
+            yielder.step().await;
             for change in changes {
                 bytes += 2 * change_bytes(change) as u64;
-                breather.step().await;
+                yielder.step().await;
             }
         }
         for work in &self.work {
-            bytes += size_of::<Work>() as u64;
-            breather.step().await;
+            bytes += size_of::<StepWork>() as u64;
+            yielder.step().await;
             match work {
-                Work::CreateSubscription(NewSubscription { rules, .. }) => {
+                StepWork::CreateSubscription(NewSubscription { rules, .. }) => {
                     for rule in rules.iter().flatten() {
                         bytes += rule_bytes(rule);
-                        breather.step().await;
+                        yielder.step().await;
                     }
                 }
-                Work::UpdateSubscription(_, _, rules) => {
+                StepWork::UpdateSubscription(_, _, rules) => {
                     for rule in rules {
                         bytes += work_bytes(rule);
-                        breather.step().await;
+                        yielder.step().await;
                     }
                 }
-                Work::CreateQueue(_)
-                | Work::UpdateQueue(..)
-                | Work::CreateTopic(_)
-                | Work::UpdateTopic(..) => {}
+                StepWork::CreateQueue(_)
+                | StepWork::UpdateQueue(..)
+                | StepWork::CreateTopic(_)
+                | StepWork::UpdateTopic(..) => {}
             }
         }
         bytes

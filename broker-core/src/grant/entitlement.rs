@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::lapse::ExpiringGrants;
+use super::expiring::ExpiringGrants;
 use crate::command::{Command, LinkEnd, Opens, Outcome};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions, Requirement};
@@ -34,7 +34,7 @@ pub(crate) trait GrantedEntity: Send + Sync {
 pub struct Entitlement {
     /// Key of this grant in [`ExpiringGrants`].
     pub(super) key: u64,
-    lapses: Arc<ExpiringGrants>,
+    expiring_grants: Arc<ExpiringGrants>,
     /// Checked without a lock: the actions, the end in ticks, and the count of raised epochs at the
     /// last successful check.
     actions: AtomicU64,
@@ -81,7 +81,7 @@ pub(crate) struct Judgement {
 
 /// A command that opens a link or waits.
 pub(crate) struct TrackedCommand {
-    held: Arc<Entitlement>,
+    entitlement: Arc<Entitlement>,
     ticket: Ticket,
     receiver: Option<ReceiverId>,
     waits: bool,
@@ -93,10 +93,10 @@ pub(crate) struct TrackedCommand {
 }
 
 impl Entitlement {
-    pub(crate) fn new(lapses: &Arc<ExpiringGrants>) -> Self {
+    pub(crate) fn new(expiring_grants: &Arc<ExpiringGrants>) -> Self {
         Self {
-            key: lapses.next_key(),
-            lapses: Arc::clone(lapses),
+            key: expiring_grants.next_key(),
+            expiring_grants: Arc::clone(expiring_grants),
             actions: AtomicU64::new(0),
             until: AtomicI64::new(NO_END),
             seen: AtomicU64::new(0),
@@ -113,9 +113,9 @@ impl Entitlement {
     /// that it does not cover.
     pub(crate) fn replace_grant(&self, grant: &Grant, widened: Actions, peer: Option<SocketAddr>) {
         if let Some(epoch) = &grant.epoch {
-            epoch.register_notifier(&self.lapses.notifier);
+            epoch.register_notifier(&self.expiring_grants.notifier);
         }
-        let seen = self.lapses.notifier.count();
+        let seen = self.expiring_grants.notifier.count();
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
         state.policy.clone_from(&grant.policy);
@@ -144,11 +144,11 @@ impl Entitlement {
         let registers = has_open && self.is_limited.load(Ordering::Relaxed);
         let was_registered = std::mem::replace(&mut state.is_registered, registers);
         if was_registered && !registers {
-            self.lapses.forget(self.key);
+            self.expiring_grants.forget(self.key);
         }
         drop(state);
         if registers {
-            self.lapses.register(self);
+            self.expiring_grants.register(self);
         }
         if has_open {
             self.close_ungranted(now);
@@ -184,7 +184,7 @@ impl Entitlement {
 
     /// Reason why the grant was withdrawn by a raised epoch, if it was.
     pub(super) fn withdrawal(&self) -> Option<Rejection> {
-        let count = self.lapses.notifier.count();
+        let count = self.expiring_grants.notifier.count();
         if self.seen.load(Ordering::Acquire) == count {
             return None;
         }
@@ -295,7 +295,7 @@ impl Entitlement {
             return None;
         }
         let tracked = Arc::new(TrackedCommand {
-            held: Arc::clone(self),
+            entitlement: Arc::clone(self),
             ticket: request.ticket,
             receiver,
             waits,
@@ -335,7 +335,7 @@ impl Entitlement {
         state.is_registered |= registers;
         drop(state);
         if registers {
-            self.lapses.register(self);
+            self.expiring_grants.register(self);
         }
         // The grant may have ended since the command was checked.
         self.close_ungranted(now);
@@ -382,7 +382,7 @@ impl Entitlement {
         let was_registered = is_over && std::mem::take(&mut state.is_registered);
         drop(state);
         if was_registered {
-            self.lapses.forget(self.key);
+            self.expiring_grants.forget(self.key);
         }
         for (call, entity) in waits {
             entity.submit_own(Command::CancelReceive { call }, Reply::without_receiver());
@@ -408,7 +408,7 @@ impl Drop for Entitlement {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if state.is_registered {
-            self.lapses.forget(self.key);
+            self.expiring_grants.forget(self.key);
         }
     }
 }
@@ -447,8 +447,8 @@ impl Judgement {
 impl TrackedCommand {
     /// Marks the link or wait of a submitted command as open, unless it was already answered.
     pub(crate) fn opened(self: Arc<Self>) {
-        let held = &self.held;
-        let mut state = held.lock();
+        let entitlement = &self.entitlement;
+        let mut state = entitlement.lock();
         if let (Some(receiver), Some(outlet)) = (self.receiver, &self.outlet)
             && !self.needs_no_notice.load(Ordering::Acquire)
         {
@@ -463,14 +463,14 @@ impl TrackedCommand {
         if self.waits && !self.is_answered.load(Ordering::Acquire) {
             state.waits.insert(self.ticket, self.entity.clone());
         }
-        held.watch_end(state, || self.entity.now());
+        entitlement.watch_end(state, || self.entity.now());
     }
 
     /// Ends the wait of a command. A failed command has opened no link.
     fn close(&self, has_failed: bool) {
         self.is_answered.store(true, Ordering::Release);
         self.needs_no_notice.store(has_failed, Ordering::Release);
-        let mut state = self.held.lock();
+        let mut state = self.entitlement.lock();
         if self.waits {
             state.waits.remove(&self.ticket);
         }
@@ -494,11 +494,11 @@ impl AnswerObserver for TrackedCommand {
         if !is_taken_back {
             return result;
         }
-        let judgement = self.held.judge(|| self.entity.now());
+        let judgement = self.entitlement.judge(|| self.entity.now());
         if judgement.actions.contains(Action::Receive) {
             return result;
         }
-        Err(self.held.refusal(judgement, Action::Receive))
+        Err(self.entitlement.refusal(judgement, Action::Receive))
     }
 
     fn unanswered(&self) {

@@ -3,15 +3,15 @@
 //! ```text
 //!  Access ──gives──► Pass ──in──► Entity ──► Entitlement::judge, for each command
 //!                     │                      Entitlement::track, for links and waiting calls
-//!                     └─ held: Arc<Entitlement> ◄── ExpiringGrants ends it, its links and calls
+//!                     └─ entitlement: Arc<Entitlement> ◄── ExpiringGrants ends it, its links and calls
 //! ```
 //!
 //! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a
 //! [`GrantedEntity`], and a [`Pass`] knows the access that gave it only as an [`Issuer`].
 
 mod entitlement;
-mod lapse;
-mod onward;
+mod expiring;
+mod via;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use crate::error::Rejection;
 
 pub(crate) use self::entitlement::{Entitlement, GrantedEntity, TrackedCommand};
-pub(crate) use self::lapse::ExpiringGrants;
-pub(crate) use self::onward::ViaGrant;
+pub(crate) use self::expiring::ExpiringGrants;
+pub(crate) use self::via::ViaGrant;
 
 /// Permission of a handle on an entity: its grant, and the access that gave it.
 pub(crate) struct Pass {
-    pub(crate) held: Arc<Entitlement>,
+    pub(crate) entitlement: Arc<Entitlement>,
     pub(crate) issuer: Box<dyn Issuer>,
 }
 

@@ -16,7 +16,7 @@
 
 use peeklock_model::transaction::{Operation, Part, PartOutcome};
 
-use super::{Failure, Shell, Turn};
+use super::{Shell, TreeFault, TurnResults};
 use crate::command::{Command, MachineOutcome, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -39,8 +39,8 @@ pub trait Participant {
         parts: Vec<Part>,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Result<(), Rejection>, Failure>;
+        turn: &mut TurnResults,
+    ) -> Result<Result<(), Rejection>, TreeFault>;
 
     /// Carries out parts that were checked.
     ///
@@ -53,8 +53,8 @@ pub trait Participant {
         parts: Vec<Part>,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Vec<PartOutcome>, Failure>;
+        turn: &mut TurnResults,
+    ) -> Result<Vec<PartOutcome>, TreeFault>;
 
     /// Number of property changes on the message that a part settles.
     fn overlays_of_settled(&self, part: &Part) -> u64;
@@ -85,10 +85,10 @@ impl<M: Machine> Participant for Shell<M> {
         parts: Vec<Part>,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Result<(), Rejection>, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<Result<(), Rejection>, TreeFault> {
         self.catch_up(now)?;
-        let mut own = Turn::default();
+        let mut own = TurnResults::default();
         self.show_accepted(now, out, &mut own)?;
         self.advance_time(now, out, &mut own)?;
         let checked = self.step(out, &mut own, now, Reserved::Granted, |machine, ctx, _| {
@@ -104,14 +104,14 @@ impl<M: Machine> Participant for Shell<M> {
         parts: Vec<Part>,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Vec<PartOutcome>, Failure> {
-        let mut own = Turn::default();
+        turn: &mut TurnResults,
+    ) -> Result<Vec<PartOutcome>, TreeFault> {
+        let mut own = TurnResults::default();
         let outcome = self.commit_own(ticket, parts, (now, Reserved::Granted), out, &mut own)?;
         self.finish(now, out, &mut own)?;
         turn.add(&own);
         outcome.map_err(|rejection| {
-            Failure(format!("a part that was checked is refused: {rejection}"))
+            TreeFault(format!("a part that was checked is refused: {rejection}"))
         })
     }
 
@@ -175,8 +175,8 @@ impl<M: Machine> Shell<M> {
         now: Timestamp,
         room: Reserved,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<bool, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<bool, TreeFault> {
         let Request { ticket, command, reply, .. } = request;
         let Command::Commit { parts } = command else { return Ok(false) };
         let changes_before = turn.changes;
@@ -194,8 +194,8 @@ impl<M: Machine> Shell<M> {
         parts: Vec<Part>,
         (now, room): (Timestamp, Reserved),
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Result<Vec<PartOutcome>, Rejection>, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<Result<Vec<PartOutcome>, Rejection>, TreeFault> {
         let order: Vec<Option<EntityId>> = parts.iter().map(|part| part.member).collect();
         let mut members = order.iter().flatten();
         let Some(member) = members.next().copied() else {
@@ -242,8 +242,8 @@ impl<M: Machine> Shell<M> {
         parts: Vec<Part>,
         (now, room): (Timestamp, Reserved),
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Result<Vec<PartOutcome>, Rejection>, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<Result<Vec<PartOutcome>, Rejection>, TreeFault> {
         let mut answer = None;
         let command = Command::Commit { parts };
         let result = self.step(out, turn, now, room, |machine, ctx, step| {

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::{Failure, Shell, Turn};
+use super::{Shell, TreeFault, TurnResults};
 use crate::admission::{LoadRoom, LoadedFor, loaded_bytes};
 use crate::content_ref::ContentRef;
 use crate::ids::SequenceNumber;
@@ -27,7 +27,7 @@ pub(super) enum Load {
 /// Contents that the driver must load.
 pub struct LoadRequest {
     /// The contents. Without `room`, they keep no bytes in memory that are also on a medium.
-    pub contents: Contents,
+    pub contents: PinnedContents,
     /// Bytes of room that they need.
     pub bytes: u64,
     /// The room if it was available at once; otherwise the driver must wait for it first.
@@ -35,7 +35,7 @@ pub struct LoadRequest {
 }
 
 /// Pinned references to the contents of messages.
-pub type Contents = Vec<(SequenceNumber, ContentRef)>;
+pub type PinnedContents = Vec<(SequenceNumber, ContentRef)>;
 
 impl Load {
     pub(super) const fn is_wanted(&self) -> bool {
@@ -69,13 +69,17 @@ impl<M: Machine> Shell<M> {
         room: LoadRoom,
         now: Timestamp,
         out: &mut Vec<Release>,
-    ) -> Result<Turn, Failure> {
+    ) -> Result<TurnResults, TreeFault> {
         self.load = Some(Load::Loaded(contents, room));
         self.run([], now, out)
     }
 
     /// Pins the contents that the machine requested.
-    pub(super) fn load(&mut self, sequences: &[SequenceNumber], bytes: u64) -> Result<(), Failure> {
+    pub(super) fn load(
+        &mut self,
+        sequences: &[SequenceNumber],
+        bytes: u64,
+    ) -> Result<(), TreeFault> {
         self.keys.clear();
         self.keys.extend(sequences.iter().map(|sequence| self.machine.content_key(*sequence)));
         let mut found = Vec::with_capacity(sequences.len());
@@ -87,8 +91,9 @@ impl<M: Machine> Shell<M> {
         }
         let mut contents = Vec::with_capacity(sequences.len());
         for (sequence, content) in sequences.iter().zip(found) {
-            let content = content
-                .ok_or_else(|| Failure(format!("the store lost content of message {sequence}")))?;
+            let content = content.ok_or_else(|| {
+                TreeFault(format!("the store lost content of message {sequence}"))
+            })?;
             contents.push((*sequence, content));
         }
         let loaded: Option<Vec<_>> = contents
@@ -108,8 +113,8 @@ impl<M: Machine> Shell<M> {
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let Some(Load::Loaded(contents, room)) =
             self.load.take_if(|load| matches!(load, Load::Loaded(..)))
         else {

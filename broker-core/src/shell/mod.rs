@@ -30,7 +30,9 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::limits::Limits;
 use crate::machine::family::MemberNumber;
-use crate::machine::{Ctx, Machine, Moves, Preparation, RemainingCapacity, StageNumber, Step};
+use crate::machine::{
+    Ctx, Machine, MoveLimit, Preparation, RemainingCapacity, StageNumber, StepOutput,
+};
 use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
 use crate::time::Timestamp;
@@ -43,16 +45,16 @@ use self::session::SessionHost;
 use self::taps::EntityTaps;
 use self::tree::Tree;
 
-pub use self::turn::Turn;
+pub use self::turn::TurnResults;
 
 /// A fault that the caller did not cause; the tree ends and is rebuilt (DESIGN D3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Failure(pub String);
+pub struct TreeFault(pub String);
 
 /// Share of its arbiter that a turn may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Share {
+pub enum ArbiterShare {
     /// The whole arbiter: no other work waits.
     #[default]
     All,
@@ -81,7 +83,7 @@ pub struct Shell<M> {
     /// Contents that the machine requested, and the room for them.
     load: Option<Load>,
     loads: Loads,
-    step: Step,
+    step: StepOutput,
     keys: Vec<crate::store::Key>,
     /// Messages that leave, until the driver takes them.
     outgoing: Vec<HandOver<PinnedMessage>>,
@@ -91,7 +93,7 @@ pub struct Shell<M> {
     counted: Option<MachineCount>,
     /// Taps on the entity, if there can be any.
     taps: Option<EntityTaps>,
-    share: Share,
+    share: ArbiterShare,
 }
 
 impl<M: Machine> Shell<M> {
@@ -122,13 +124,13 @@ impl<M: Machine> Shell<M> {
             host: None,
             load: None,
             loads: Loads::new(u64::MAX),
-            step: Step::default(),
+            step: StepOutput::default(),
             keys: Vec::new(),
             outgoing: Vec::new(),
             preparation: UnfinishedPreparation::default(),
             counted: None,
             taps: None,
-            share: Share::default(),
+            share: ArbiterShare::default(),
         }
     }
 
@@ -187,8 +189,8 @@ impl<M: Machine> Shell<M> {
         requests: impl IntoIterator<Item = Request>,
         now: Timestamp,
         out: &mut Vec<Release>,
-    ) -> Result<Turn, Failure> {
-        let mut turn = Turn::default();
+    ) -> Result<TurnResults, TreeFault> {
+        let mut turn = TurnResults::default();
         self.catch_up(now)?;
         self.show_accepted(now, out, &mut turn)?;
         self.advance_time(now, out, &mut turn)?;
@@ -221,7 +223,7 @@ impl<M: Machine> Shell<M> {
         stage: StageNumber,
         now: Timestamp,
         out: &mut Vec<Release>,
-    ) -> Result<Turn, Failure> {
+    ) -> Result<TurnResults, TreeFault> {
         self.machine.committed(stage);
         self.run([], now, out)
     }
@@ -229,10 +231,10 @@ impl<M: Machine> Shell<M> {
     /// Passes arrivals from other machines of the tree and the last durable stage to the machine.
     /// Fails if an append of the tree failed, since later answers would depend on data that the
     /// store does not have.
-    fn catch_up(&mut self, now: Timestamp) -> Result<(), Failure> {
+    fn catch_up(&mut self, now: Timestamp) -> Result<(), TreeFault> {
         let mut tree = self.tree.borrow_mut();
         if tree.is_lost() {
-            return Err(Failure("an append failed".to_owned()));
+            return Err(TreeFault("an append failed".to_owned()));
         }
         let durable = tree.durable_stage();
         if let Some(family) = tree.family() {
@@ -280,8 +282,12 @@ impl<M: Machine> Shell<M> {
     ///
     /// # Errors
     /// A failure that must end the tree.
-    pub fn end_waits(&mut self, now: Timestamp, out: &mut Vec<Release>) -> Result<Turn, Failure> {
-        let mut turn = Turn::default();
+    pub fn end_waits(
+        &mut self,
+        now: Timestamp,
+        out: &mut Vec<Release>,
+    ) -> Result<TurnResults, TreeFault> {
+        let mut turn = TurnResults::default();
         let calls: Vec<Ticket> = self.waiting.keys().copied().collect();
         for call in calls {
             let command = Command::CancelReceive { call };
@@ -298,11 +304,11 @@ impl<M: Machine> Shell<M> {
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
-        self.machine.pace(match self.share {
-            Share::Turn => Moves::Few,
-            Share::All | Share::LongTurn => Moves::Many,
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
+        self.machine.set_move_limit(match self.share {
+            ArbiterShare::Turn => MoveLimit::Few,
+            ArbiterShare::All | ArbiterShare::LongTurn => MoveLimit::Many,
         });
         self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
             machine.advance(ctx, step);
@@ -328,9 +334,9 @@ impl<M: Machine> Shell<M> {
         request: Request,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
-        turn.steps += self.steps_to_take(&request.command, now);
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
+        turn.work += self.work_to_take(&request.command, now);
         // Before any evaluation for it, whose result would stay until the next command.
         if let Command::Commit { parts } = &request.command
             && let Err(rejection) = self.refuse_many_steps(parts)
@@ -352,12 +358,12 @@ impl<M: Machine> Shell<M> {
         request: Request,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
-        if request.reply.passage().is_some() {
+        if request.reply.claim().is_some() {
             return self.take_list(request, now, out, turn);
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
@@ -370,8 +376,8 @@ impl<M: Machine> Shell<M> {
         now: Timestamp,
         room: Reserved,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<bool, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<bool, TreeFault> {
         if commit::covers_several_machines(&request.command) {
             return self.commit_across_machines(request, now, room, out, turn);
         }
@@ -394,7 +400,7 @@ impl<M: Machine> Shell<M> {
                     self.links.extend(reply.link().map(|link| (receiver, link)));
                 }
                 if let MachineOutcome::Received(shown) | MachineOutcome::Peeked(shown) = &outcome {
-                    turn.steps += shown.iter().map(|facts| facts.steps() as u64).sum::<u64>();
+                    turn.work += shown.iter().map(|facts| facts.work() as u64).sum::<u64>();
                 }
                 let outcome = self.resolve(outcome)?;
                 self.release(reply.answer(Ok(outcome)), gate, out);
@@ -412,8 +418,8 @@ impl<M: Machine> Shell<M> {
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         self.step(out, turn, now, Reserved::Granted, |machine, ctx, step| {
             machine.serve(ctx, step);
             Ok(())
@@ -422,7 +428,7 @@ impl<M: Machine> Shell<M> {
         if let Some(counted) = &mut self.counted {
             counted.note(self.machine.memory_use());
         }
-        turn.steps += turn::turn_steps(std::mem::take(&mut self.preparation.steps));
+        turn.work += turn::turn_work(std::mem::take(&mut self.preparation.steps));
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
@@ -460,16 +466,16 @@ impl<M: Machine> Shell<M> {
     fn step(
         &mut self,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
+        turn: &mut TurnResults,
         now: Timestamp,
         room: Reserved,
-        run: impl FnOnce(&mut M, &mut Ctx<'_>, &mut Step) -> Result<(), Rejection>,
-    ) -> Result<Result<(), Rejection>, Failure> {
+        run: impl FnOnce(&mut M, &mut Ctx<'_>, &mut StepOutput) -> Result<(), Rejection>,
+    ) -> Result<Result<(), Rejection>, TreeFault> {
         let mut step = std::mem::take(&mut self.step);
         let result = self.with_context(now, room, |machine, ctx| run(machine, ctx, &mut step));
         let result = result.map_err(|rejection| self.explain_shortage(rejection, room));
         let moves = std::mem::take(&mut step.moves);
-        turn.add_steps(moves, step.changes.iter().map(Change::steps).sum());
+        turn.add_work(moves, step.changes.iter().map(Change::work).sum());
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
             if tree.stage_number() > self.marked {
@@ -518,8 +524,8 @@ impl<M: Machine> Shell<M> {
         &mut self,
         effect: Effect,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         match effect {
             Effect::Answer { ticket, result, gate } => {
                 let Some(reply) = self.waiting.remove(&ticket) else { return Ok(()) };
@@ -557,7 +563,7 @@ impl<M: Machine> Shell<M> {
             Effect::HandOver(list) => {
                 // Handing over moves the messages, and looks up each overlay on them.
                 let facts = list.messages.iter().map(|handed| handed.facts);
-                turn.steps += facts.map(|facts| u64::from(facts.overlay_count)).sum::<u64>();
+                turn.work += facts.map(|facts| u64::from(facts.overlay_count)).sum::<u64>();
                 let list = self.pin_list(*list)?;
                 self.outgoing.push(list);
             }

@@ -1,7 +1,7 @@
 //! Attaches pinned references to contents to everything that leaves, so that they stay readable.
 //! Part of step 5 of the data path.
 
-use super::{Failure, Shell};
+use super::{Shell, TreeFault};
 use crate::command::{MachineOutcome, MessageFacts, Outcome, ReceivedMessage, StateFacts};
 use crate::content_ref::ContentRef;
 use crate::inspect::{Excerpt, HeadFacts};
@@ -10,7 +10,7 @@ use crate::transfer::{HandOver, HandedOverMessage, Origin, PinnedMessage};
 
 impl<M: Machine> Shell<M> {
     /// Attaches pinned contents to the messages of an outcome.
-    pub(super) fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, Failure> {
+    pub(super) fn resolve(&mut self, outcome: MachineOutcome) -> Result<Outcome, TreeFault> {
         Ok(match outcome {
             MachineOutcome::Received(messages) => Outcome::Received(self.pin(messages)?),
             MachineOutcome::Peeked(messages) => Outcome::Peeked(self.pin(messages)?),
@@ -30,9 +30,14 @@ impl<M: Machine> Shell<M> {
             }
             MachineOutcome::Rules(rules) => Outcome::Rules(rules),
             MachineOutcome::Explained(explained) => Outcome::Explained(explained),
-            MachineOutcome::SessionAccepted { session, receiver, locked_until, way: () } => {
-                let way = self.host.as_mut().and_then(|host| host.begin(receiver));
-                Outcome::SessionAccepted { session, receiver, locked_until, way }
+            MachineOutcome::SessionAccepted {
+                session,
+                receiver,
+                locked_until,
+                session_entrance: (),
+            } => {
+                let session_entrance = self.host.as_mut().and_then(|host| host.begin(receiver));
+                Outcome::SessionAccepted { session, receiver, locked_until, session_entrance }
             }
             MachineOutcome::SessionState(state) => {
                 Outcome::SessionState(state.map(|state| self.pin_state(state)).transpose()?)
@@ -51,7 +56,7 @@ impl<M: Machine> Shell<M> {
     fn pin_excerpt(
         &mut self,
         excerpt: Excerpt<MessageFacts, StateFacts>,
-    ) -> Result<Excerpt<ReceivedMessage, ContentRef>, Failure> {
+    ) -> Result<Excerpt<ReceivedMessage, ContentRef>, TreeFault> {
         Ok(match excerpt {
             Excerpt::Heads { heads, next, examined } => {
                 Excerpt::Heads { heads: self.pin_heads(heads), next, examined }
@@ -100,7 +105,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Returns a reference to the state of a session.
-    fn pin_state(&self, state: StateFacts) -> Result<ContentRef, Failure> {
+    fn pin_state(&self, state: StateFacts) -> Result<ContentRef, TreeFault> {
         let key = match state {
             StateFacts::Fresh(bytes) => return Ok(ContentRef::Loaded(bytes)),
             StateFacts::Stored(key) => key,
@@ -108,11 +113,14 @@ impl<M: Machine> Shell<M> {
         let mut contents = Vec::with_capacity(1);
         self.store.pin(&[key], &mut contents);
         let content = contents.pop().flatten();
-        content.ok_or_else(|| Failure("the store lost the state of a session".to_owned()))
+        content.ok_or_else(|| TreeFault("the store lost the state of a session".to_owned()))
     }
 
     /// Attaches pinned contents and the keys of their records to a list that leaves.
-    pub(super) fn pin_list(&mut self, list: HandOver) -> Result<HandOver<PinnedMessage>, Failure> {
+    pub(super) fn pin_list(
+        &mut self,
+        list: HandOver,
+    ) -> Result<HandOver<PinnedMessage>, TreeFault> {
         let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
         let facts = messages.iter().map(|handed| handed.facts).collect();
         let messages = self
@@ -138,7 +146,7 @@ impl<M: Machine> Shell<M> {
     pub(super) fn pin(
         &mut self,
         messages: Vec<MessageFacts>,
-    ) -> Result<Vec<ReceivedMessage>, Failure> {
+    ) -> Result<Vec<ReceivedMessage>, TreeFault> {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
@@ -155,10 +163,9 @@ impl<M: Machine> Shell<M> {
         let mut received = Vec::with_capacity(messages.len());
         for facts in messages {
             let sequence = facts.sequence;
-            let content = contents
-                .next()
-                .flatten()
-                .ok_or_else(|| Failure(format!("the store lost content of message {sequence}")))?;
+            let content = contents.next().flatten().ok_or_else(|| {
+                TreeFault(format!("the store lost content of message {sequence}"))
+            })?;
             let mut overlays = Vec::with_capacity(usize::from(facts.overlay_count));
             for _ in 0..facts.overlay_count {
                 match contents.next().flatten() {

@@ -10,9 +10,9 @@
 //!                         └─► prepare again, with the same command
 //! ```
 
-use super::{Share, Shell};
+use super::{ArbiterShare, Shell};
 use crate::command::Command;
-use crate::machine::{Machine, Moves, Preparation};
+use crate::machine::{Machine, MoveLimit, Preparation};
 use crate::request::{Request, RequesterId};
 use crate::store::Reserved;
 use crate::time::Timestamp;
@@ -41,13 +41,13 @@ impl<M: Machine> Shell<M> {
     /// Lets the machine prepare a command for one slice. Returns whether the command can be carried
     /// out now.
     pub(super) fn prepare(&mut self, preparation: Preparation<'_>, now: Timestamp) -> bool {
-        if self.share == Share::Turn && self.is_long(preparation, now) {
+        if self.share == ArbiterShare::Turn && self.is_long(preparation, now) {
             self.preparation.is_unfinished = true;
             return false;
         }
         let is_finished = self
             .with_context(now, Reserved::Granted, |machine, ctx| machine.prepare(preparation, ctx));
-        self.preparation.steps += self.machine.take_judged_steps();
+        self.preparation.steps += self.machine.take_evaluation_steps();
         self.preparation.is_unfinished = !is_finished;
         is_finished
     }
@@ -56,7 +56,8 @@ impl<M: Machine> Shell<M> {
     /// for a long one.
     pub(super) fn take_prepared(&mut self) -> Option<Request> {
         let preparation = &mut self.preparation;
-        preparation.is_unfinished |= self.share == Share::Turn && preparation.request.is_some();
+        preparation.is_unfinished |=
+            self.share == ArbiterShare::Turn && preparation.request.is_some();
         preparation.request.take_if(|_| !preparation.is_unfinished)
     }
 
@@ -69,8 +70,8 @@ impl<M: Machine> Shell<M> {
         let Preparation::Command { command, .. } = preparation else { return false };
         let Command::Commit { parts } = command else { return false };
         let set = self.overlays_on_other_machine(parts);
-        let steps = || self.machine.steps_of(command, now, &self.limits).saturating_add(set);
-        set > 0 && steps() > Moves::Few.max() as u64
+        let work = || self.machine.work_of(command, now, &self.limits).saturating_add(set);
+        set > 0 && work() > MoveLimit::Few.max() as u64
     }
 
     /// Whether the next work needs a long turn: a preparation, or moving many due messages. The

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Failure, Shell, Turn};
+use super::{Shell, TreeFault, TurnResults};
 use crate::admission::{Budget, Permit};
 use crate::command::Stored;
 use crate::condition::Condition;
@@ -27,7 +27,7 @@ use crate::machine::{Machine, Preparation};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
-use crate::transfer::passage::Passage;
+use crate::transfer::claim::TransferClaim;
 
 /// Maximum number of parked sends that a turn takes up again.
 const TAKEN_UP_PER_TURN: usize = 256;
@@ -148,8 +148,8 @@ impl<M: Machine> Shell<M> {
         stored: Stored,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let bytes = self.machine.room_of(stored);
         if self.parked.sends.is_empty() {
             let room = self.reserve(bytes, now);
@@ -168,8 +168,8 @@ impl<M: Machine> Shell<M> {
         request: Request,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let bytes = self.machine.judged_bytes().unwrap_or(0);
         let room = (bytes > 0).then(|| self.reserve(bytes, now));
         if room == Some(Reserved::Busy) {
@@ -178,7 +178,7 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         }
         // A rebuilt source offers its messages again; a deleted one has none.
-        let guard = request.reply.passage().and_then(Passage::claim);
+        let guard = request.reply.claim().and_then(TransferClaim::claim);
         let is_changed = match guard {
             Some(guard) => {
                 self.tree.borrow_mut().add_guard(guard);
@@ -202,8 +202,8 @@ impl<M: Machine> Shell<M> {
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         for _ in 0..TAKEN_UP_PER_TURN {
             if !self.is_turn_open(turn) {
                 break;
@@ -296,8 +296,8 @@ impl<M: Machine> Shell<M> {
         room: Reserved,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let changed = self.apply(request, now, room, out, turn)?;
         if room == Reserved::Granted && !changed {
             self.tree.borrow_mut().give_back_reservation(bytes);
@@ -313,8 +313,8 @@ impl<M: Machine> Shell<M> {
         (stored, bytes): (Stored, u64),
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let Some(request) = self.answer_without_room(request, now, out, turn)? else {
             return Ok(());
         };
@@ -337,8 +337,8 @@ impl<M: Machine> Shell<M> {
         request: Request,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Option<Request>, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<Option<Request>, TreeFault> {
         let (ticket, sub_queue) = (request.ticket, request.sub_queue);
         let command = super::commit::own_part(request.command.clone());
         let mut answer = None;

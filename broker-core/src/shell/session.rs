@@ -1,18 +1,18 @@
 //! Held sessions with drivers of their own (DESIGN D3): the interface that begins and ends the
 //! drivers, and the turn of a session.
 
-use super::{Failure, Share, Shell, Turn};
+use super::{ArbiterShare, Shell, TreeFault, TurnResults};
 use crate::ids::ReceiverId;
 use crate::machine::Machine;
-use crate::request::{Release, Request, Way};
+use crate::request::{Release, Request, SessionEntrance};
 use crate::time::Timestamp;
 
 /// Begins and ends the drivers of sessions. In a shell without one, one driver drives the machine
 /// with its sessions. Called within a turn: it must not drive the shell, and must not block.
 pub trait SessionHost {
-    /// Begins the driver of a granted session; returns the way to it for the client that accepted
+    /// Begins the driver of a granted session; returns its entrance for the client that accepted
     /// the session.
-    fn begin(&mut self, holder: ReceiverId) -> Option<Way>;
+    fn begin(&mut self, holder: ReceiverId) -> Option<SessionEntrance>;
 
     /// Ends the driver of a session that is no longer held. It must move requests that wait on its
     /// way to the entity, which answers them.
@@ -46,9 +46,9 @@ impl<M: Machine> Shell<M> {
         requests: &mut impl Iterator<Item = Request>,
         now: Timestamp,
         out: &mut Vec<Release>,
-    ) -> Result<Turn, Failure> {
-        let mut turn = Turn::default();
-        if self.share == Share::Turn && self.machine.is_behind() {
+    ) -> Result<TurnResults, TreeFault> {
+        let mut turn = TurnResults::default();
+        if self.share == ArbiterShare::Turn && self.machine.is_behind() {
             return Ok(turn);
         }
         self.catch_up(now)?;
@@ -58,7 +58,7 @@ impl<M: Machine> Shell<M> {
             && self.is_turn_open(&turn)
             && let Some(request) = requests.next()
         {
-            turn.steps += 1;
+            turn.work += 1;
             self.carry_out(request, now, out, &mut turn)?;
         }
         self.finish(now, out, &mut turn)?;

@@ -12,7 +12,7 @@ use peeklock_model::inspect::{
     Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, Inquiry,
 };
 
-use super::{Failure, Shell, Turn};
+use super::{Shell, TreeFault, TurnResults};
 use crate::change::{Change, PublishedContent, TopicChange};
 use crate::command::{Command, MessageFacts, MessageState, Outcome, ReceivedMessage};
 use crate::content_ref::ContentRef;
@@ -96,8 +96,8 @@ impl<M: Machine> Shell<M> {
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<(), Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<(), TreeFault> {
         let Some(own) = self.taps.as_mut().filter(|own| own.taps.is_any_open()) else {
             return Ok(());
         };
@@ -115,7 +115,7 @@ impl<M: Machine> Shell<M> {
                 messages = self.messages_after(seen, wanted, now, out, turn)?;
                 messages.retain(|it| it.message.facts.sequence <= accepted.last);
             }
-            turn.steps += messages.len() as u64;
+            turn.work += messages.len() as u64;
             buffer.add(messages, (accepted.last, accepted.count), now);
         }
         Ok(())
@@ -128,8 +128,8 @@ impl<M: Machine> Shell<M> {
         count: u64,
         now: Timestamp,
         out: &mut Vec<Release>,
-        turn: &mut Turn,
-    ) -> Result<Vec<TapMessage>, Failure> {
+        turn: &mut TurnResults,
+    ) -> Result<Vec<TapMessage>, TreeFault> {
         let inquiry = Inquiry::Heads(HeadQuery {
             session: None,
             states: HeadStates::ALL,

@@ -22,7 +22,7 @@ use crate::machine::family::{Family, MemberNumber};
 use crate::request::Release;
 use crate::store::{Batch, Fence, Shard, StoreError};
 use crate::time::{TimeSpan, Timestamp};
-use crate::transfer::passage::Guard;
+use crate::transfer::claim::TransferGuard;
 
 /// Size in bytes at which a stage is cut, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
@@ -63,7 +63,7 @@ struct Stage {
     held: Vec<Release>,
     freed_bytes: u64,
     /// Guards of lists from other entities that are part of the batch.
-    guards: Vec<Guard>,
+    guards: Vec<TransferGuard>,
     lazy_since: Option<Timestamp>,
     members: Members,
 }
@@ -281,7 +281,7 @@ impl Tree {
 
     /// Adds a guard to the stage. Called before the command is applied, so that the guard is in the
     /// stage with the changes.
-    pub(super) fn add_guard(&mut self, guard: Guard) {
+    pub(super) fn add_guard(&mut self, guard: TransferGuard) {
         self.stage.guards.push(guard);
     }
 

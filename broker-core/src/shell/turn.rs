@@ -1,34 +1,34 @@
 //! Results of a turn of a shell, for its driver and the metrics. The actors size their next turn by
 //! it.
 
-use super::{Share, Shell};
+use super::{ArbiterShare, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
 use crate::command::{Command, MessageFacts};
 use crate::machine::Machine;
 use crate::telemetry::TurnCounts;
 use crate::time::Timestamp;
 
-/// Number of steps at which a turn takes no further command. It holds for ordinary and long turns,
-/// not for a turn that has the whole arbiter, since no other work waits then.
-const TURN_STEPS_MAX: u64 = 1_024;
+/// Work after which a turn takes no further command. It holds for ordinary and long turns, not for
+/// a turn that has the whole arbiter, since no other work waits then.
+const TURN_WORK_MAX: u64 = 1_024;
 
-/// Rule evaluation counts one step of a turn per 2^`EVALUATION_SHIFT` of its own steps, so that one
+/// Rule evaluation counts one unit of work per 2^`EVALUATION_SHIFT` of its own steps, so that one
 /// slice is one turn.
 const EVALUATION_SHIFT: u32 = 10;
 
-/// Converts steps of rule evaluation to steps of a turn.
-pub(super) const fn turn_steps(steps: u64) -> u64 {
+/// Converts steps of rule evaluation to work of a turn.
+pub(super) const fn turn_work(steps: u64) -> u64 {
     steps >> EVALUATION_SHIFT
 }
 
 /// Results of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct TurnResults {
     /// Number of changes.
     pub changes: u64,
-    /// Work of the turn: messages moved, shown or copied, at least one per command, and rule
-    /// evaluation by its steps.
-    pub steps: u64,
+    /// Work of the turn without deliveries: messages moved, shown or copied, at least one per
+    /// command, and rule evaluation.
+    pub work: u64,
     /// Counts of message events, for the metrics.
     pub counts: TurnCounts,
     /// The entity has been idle for its whole AutoDeleteOnIdle.
@@ -37,25 +37,24 @@ pub struct Turn {
     pub wants_load: bool,
 }
 
-impl Turn {
+impl TurnResults {
     /// Counts a message that is delivered to a receiver.
     pub(super) fn count_delivery(&mut self, facts: &MessageFacts) {
         self.counts.delivered += 1;
-        self.steps += u64::from(facts.overlay_count);
+        self.work += u64::from(facts.overlay_count);
         self.counts.redelivered += u64::from(facts.delivery_count > 0);
     }
 
-    /// All steps of the turn: its own, and one for each delivery. A step takes about one
-    /// microsecond.
+    /// All work of the turn: one more for each delivery. A unit takes about one microsecond.
     #[must_use]
-    pub const fn weight(&self) -> u64 {
-        self.steps.saturating_add(self.counts.delivered)
+    pub const fn total_work(&self) -> u64 {
+        self.work.saturating_add(self.counts.delivered)
     }
 
-    /// Adds the steps of a call to the machine: the number of its moves or of its changes,
-    /// whichever is more.
-    pub(super) const fn add_steps(&mut self, moves: u64, changes: u64) {
-        self.steps += if moves > changes { moves } else { changes };
+    /// Adds the work of a call to the machine: the number of its moves or of its changes, whichever
+    /// is more.
+    pub(super) const fn add_work(&mut self, moves: u64, changes: u64) {
+        self.work += if moves > changes { moves } else { changes };
     }
 
     /// Counts a change.
@@ -69,7 +68,7 @@ impl Turn {
             Change::Materialised { .. } => self.counts.materialised += 1,
             Change::Removed { reason, .. } => self.counts.removed[reason.place()] += 1,
             Change::DeadLettered { cause, .. } => self.counts.dead_lettered[cause.place()] += 1,
-            Change::Counted { .. }
+            Change::DeliveryCounted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::Absorbed { .. }
@@ -88,7 +87,7 @@ impl Turn {
     /// Adds the results of another machine in the same turn.
     pub(super) fn add(&mut self, other: &Self) {
         self.changes += other.changes;
-        self.steps += other.steps;
+        self.work += other.work;
         self.counts.add(&other.counts);
     }
 
@@ -108,26 +107,28 @@ impl Turn {
 
 impl<M: Machine> Shell<M> {
     /// Sets the share of its arbiter that the next turns may use.
-    pub const fn share(&mut self, share: Share) {
+    pub const fn share(&mut self, share: ArbiterShare) {
         self.share = share;
     }
 
-    /// Number of steps that count as soon as a command is taken: one, or all steps of an inquiry,
-    /// because no change shows the messages that it examines.
-    pub(super) fn steps_to_take(&self, command: &Command, now: Timestamp) -> u64 {
+    /// Work that counts as soon as a command is taken: 1, or all work of an inquiry, because no
+    /// change shows the messages that it examines.
+    pub(super) fn work_to_take(&self, command: &Command, now: Timestamp) -> u64 {
         match matches!(command, Command::Inspect(_)) {
-            true => self.machine.steps_of(command, now, &self.limits),
+            true => self.machine.work_of(command, now, &self.limits),
             false => 1,
         }
     }
 
-    /// Whether a turn with this weight may take another command.
-    pub(super) fn is_turn_open(&self, turn: &Turn) -> bool {
-        let steps = turn.weight() + turn_steps(self.preparation.steps);
+    /// Whether the turn may take another command. An ordinary turn also ends while the machine is
+    /// behind: the due work continues in the next turn, after the turns of other entities. A long
+    /// turn goes on, since it is there to do such work.
+    pub(super) fn is_turn_open(&self, turn: &TurnResults) -> bool {
+        let work = turn.total_work() + turn_work(self.preparation.steps);
         match self.share {
-            Share::All => true,
-            Share::Turn => steps < TURN_STEPS_MAX && !self.machine.is_behind(),
-            Share::LongTurn => steps < TURN_STEPS_MAX,
+            ArbiterShare::All => true,
+            ArbiterShare::Turn => work < TURN_WORK_MAX && !self.machine.is_behind(),
+            ArbiterShare::LongTurn => work < TURN_WORK_MAX,
         }
     }
 }

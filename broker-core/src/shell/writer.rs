@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::store::{Batch, BatchId, Completion, Fence, Shard, Store, StoreError, Submission};
-use crate::transfer::passage::Guard;
+use crate::transfer::claim::TransferGuard;
 
 /// Maximum number of times that a batch of unknown outcome is submitted again.
 const RESUBMISSIONS_MAX: u32 = 1;
@@ -36,7 +36,7 @@ struct State {
     halt: Option<Halt>,
     /// Guards of failed batches: a batch of unknown outcome may still be stored until the shard is
     /// acquired again.
-    failed_guards: Vec<Guard>,
+    failed_guards: Vec<TransferGuard>,
 }
 
 #[derive(Clone)]
@@ -61,7 +61,7 @@ struct PendingBatch {
     batch: Arc<Batch>,
     completion: Completion,
     /// Dropped when the batch can no longer be stored.
-    guards: Vec<Guard>,
+    guards: Vec<TransferGuard>,
     resubmissions: u32,
     /// Number of resubmissions of all batches while this one waited.
     round: u32,
@@ -111,7 +111,7 @@ impl ShardWriter {
         &self,
         earlier: Option<Fence>,
         batch: Batch,
-        guards: Vec<Guard>,
+        guards: Vec<TransferGuard>,
         completion: Completion,
     ) -> Fence {
         let order = lock(&self.order);

@@ -2,7 +2,7 @@ use peeklock_model::inspect::RowKey;
 
 use super::*;
 use crate::command::Counts;
-use crate::declaration::breather::alone;
+use crate::declaration::yielder::run_counting_yields;
 use crate::description::EntityStatus;
 use crate::findings::{EntityCondition, EntityOrder};
 use crate::ids::SequenceNumber;
@@ -51,7 +51,7 @@ fn survey(count: u64) -> Survey {
 }
 
 fn page(survey: &Survey, query: &EntityQuery, readable: &ReadableKeys) -> EntityPage {
-    alone(survey.page(query, readable)).0
+    run_counting_yields(survey.page(query, readable)).0
 }
 
 /// CNT-13, CON-04
@@ -78,7 +78,7 @@ fn entity_that_was_created_again_has_no_rates() {
     for entity in &mut later.entities {
         entity.row.rates = None;
     }
-    alone(later.set_rates(&earlier));
+    run_counting_yields(later.set_rates(&earlier));
     let known: Vec<bool> = later.entities.iter().map(|it| it.row.rates.is_some()).collect();
     assert_eq!(known, [true, false, true]);
 }

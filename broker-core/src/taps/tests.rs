@@ -52,7 +52,7 @@ fn seconds(count: i64) -> Timestamp {
 /// CON-34
 #[test]
 fn allowance_is_full_after_a_second_and_not_more() {
-    let mut allowance = Allowance::new(50, NOW);
+    let mut allowance = RateAllowance::new(50, NOW);
     allowance.take(50);
     assert_eq!(allowance.left(NOW), 0);
     assert_eq!(allowance.left(NOW.plus(TimeSpan::from_ms(19))), 0);

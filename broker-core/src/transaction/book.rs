@@ -240,7 +240,7 @@ impl Transactions {
         let was = begun.end();
         let place = begun.open.add(scope, part, granted, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
-            begun.subscription = Some(entity.with_way(None));
+            begun.subscription = Some(entity.with_session_entrance(None));
         }
         begun.root = Some(root);
         let is = begun.end();
@@ -356,9 +356,9 @@ impl Book {
 }
 
 impl TransactionOwner for Book {
-    fn roll_back_over(&self, id: TransactionId, now: Timestamp) {
+    fn roll_back_if_evictable(&self, id: TransactionId, now: Timestamp) {
         let mut state = self.lock();
-        if state.open.get(&id).is_some_and(|begun| begun.end().is_over(now)) {
+        if state.open.get(&id).is_some_and(|begun| begun.end().is_evictable(now)) {
             state.time_out(id, self.open_count_max());
         }
     }
@@ -482,14 +482,14 @@ impl TransactionEntry {
             (Some(via), Operation::Send { message })
                 if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
             {
-                let (way, operation) = by_way_of(via, entity, vec![message])?;
-                Ok((way, via.clone(), operation))
+                let (via_handle, operation) = via_operation(via, entity, vec![message])?;
+                Ok((via_handle, via.clone(), operation))
             }
             (Some(via), Operation::SendBatch { messages })
                 if self.reach == Reach::CrossEntity && via.id() != entity.id() =>
             {
-                let (way, operation) = by_way_of(via, entity, messages)?;
-                Ok((way, via.clone(), operation))
+                let (via_handle, operation) = via_operation(via, entity, messages)?;
+                Ok((via_handle, via.clone(), operation))
             }
             (_, operation) => Ok((entity.clone(), root, operation)),
         }
@@ -498,15 +498,16 @@ impl TransactionEntry {
 
 /// Converts a send to another entity into a send through the covered one, with the grant of the
 /// handle on the other.
-fn by_way_of(
+fn via_operation(
     via: &Entity,
     entity: &Entity,
     messages: Vec<InboundMessage>,
 ) -> Result<(Entity, Operation), Rejection> {
     let destination = via.broker().find_destination(entity.path(), via)?;
-    let held = entity.pass().map(|pass| Arc::clone(&pass.held));
-    let way = via.clone().with_via_grant(ViaGrant::new(Arc::clone(&destination), held));
-    Ok((way, Operation::SendVia { destination, messages }))
+    let entitlement = entity.pass().map(|pass| Arc::clone(&pass.entitlement));
+    let via_handle =
+        via.clone().with_via_grant(ViaGrant::new(Arc::clone(&destination), entitlement));
+    Ok((via_handle, Operation::SendVia { destination, messages }))
 }
 
 impl PendingPart {

@@ -18,8 +18,9 @@ pub(crate) struct TransactionBudget {
     ledger: Mutex<Ledger>,
 }
 
-/// Time until which a transaction keeps its room for certain. Transactions are evicted in this
-/// order.
+/// Time from which a transaction may be rolled back to free its room. Transactions are rolled back
+/// in this order. Before that time it loses its room only as the first transaction of the owner
+/// that holds the most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum EvictionTime {
     /// It times out at this instant (TXN-06).
@@ -30,41 +31,42 @@ pub(super) enum EvictionTime {
     Empty(Timestamp),
 }
 
-/// Owner of open transactions, which can release their room.
+/// Owner of open transactions, which can release their room: the `Transactions` of a connection, in
+/// `book.rs`.
 pub(super) trait TransactionOwner: Send + Sync {
     /// Rolls a transaction back if it has timed out, or has been empty for the maximum duration.
-    fn roll_back_over(&self, id: TransactionId, now: Timestamp);
+    fn roll_back_if_evictable(&self, id: TransactionId, now: Timestamp);
 
-    /// Rolls back the transaction of this owner that is evicted first, if all its transactions
-    /// together hold more than twice `bytes`.
+    /// Rolls back the first transaction of this owner in the order of [`EvictionTime`], if all
+    /// transactions of the owner together hold more than twice `bytes`.
     fn roll_back_oldest(&self, bytes: u64);
 }
 
-/// Name of a book in the ledger.
+/// Number of an owner in the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct BookId(u64);
+pub(super) struct OwnerId(u64);
 
 /// A request for room.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoomRequest {
-    pub(super) book: BookId,
+    pub(super) owner: OwnerId,
     /// The transaction that needs it; none for a new one.
     pub(super) transaction: Option<TransactionId>,
-    /// Bytes that the book holds already.
+    /// Bytes that the owner holds already.
     pub(super) held_bytes: u64,
 }
 
-/// Held bytes by book, and the order of ends.
+/// Held bytes by owner, and the order of ends.
 #[derive(Default)]
 struct Ledger {
-    books: BTreeMap<BookId, LedgerEntry>,
+    owners: BTreeMap<OwnerId, LedgerEntry>,
     last: u64,
-    by_held: BTreeSet<(u64, BookId)>,
-    by_end: BTreeSet<(EvictionTime, BookId, TransactionId)>,
+    by_held: BTreeSet<(u64, OwnerId)>,
+    by_end: BTreeSet<(EvictionTime, OwnerId, TransactionId)>,
 }
 
 struct LedgerEntry {
-    book: Weak<dyn TransactionOwner>,
+    owner: Weak<dyn TransactionOwner>,
     held_bytes: u64,
 }
 
@@ -78,7 +80,7 @@ impl EvictionTime {
     }
 
     /// Whether it may be evicted at `now`.
-    pub(super) fn is_over(self, now: Timestamp) -> bool {
+    pub(super) fn is_evictable(self, now: Timestamp) -> bool {
         let (Self::Timeout(at) | Self::Empty(at)) = self;
         at <= now
     }
@@ -91,9 +93,9 @@ impl TransactionBudget {
     }
 
     /// Takes room for a request. If there is none, transactions are rolled back until there is:
-    /// first all in any book that have timed out or were empty for the maximum duration (TXN-06),
-    /// then the oldest of the book that holds the most, if it holds more than twice as much as the
-    /// book of the request would. Must be called without holding the lock of a book.
+    /// first all of any owner that have timed out or were empty for the maximum duration (TXN-06),
+    /// then the oldest of the owner that holds the most, if it holds more than twice as much as the
+    /// owner of the request would. Must be called without holding the lock of an owner.
     ///
     /// # Errors
     /// `ServerBusy` if no more transactions may be rolled back.
@@ -109,34 +111,35 @@ impl TransactionBudget {
                 return Ok(permit);
             }
             // Each eviction changes the ledger, so the next search finds another transaction.
-            let over = self.ledger().first_over(request, now);
-            if let Some((book, id)) = over {
-                book.roll_back_over(id, now);
+            let evictable = self.ledger().first_evictable(request, now);
+            if let Some((owner, id)) = evictable {
+                owner.roll_back_if_evictable(id, now);
                 continue;
             }
             let most = self.ledger().most(wanted);
-            let Some(book) = most else {
+            let Some(owner) = most else {
                 return Err(Rejection::server_busy(
                     "open transactions hold all the memory reserved for them; try again later",
                 ));
             };
-            book.roll_back_oldest(wanted);
+            owner.roll_back_oldest(wanted);
         }
     }
 
-    /// Adds an empty book.
-    pub(super) fn enter(&self, book: Weak<dyn TransactionOwner>) -> BookId {
+    /// Adds an owner without transactions.
+    pub(super) fn enter(&self, owner: Weak<dyn TransactionOwner>) -> OwnerId {
         let mut ledger = self.ledger();
         ledger.last += 1;
-        let id = BookId(ledger.last);
-        ledger.books.insert(id, LedgerEntry { book, held_bytes: 0 });
+        let id = OwnerId(ledger.last);
+        ledger.owners.insert(id, LedgerEntry { owner, held_bytes: 0 });
         id
     }
 
-    /// Records the held bytes of a book, and the previous and current end of a transaction in it.
+    /// Records the held bytes of an owner, and the previous and current end of a
+    /// transaction that it has.
     pub(super) fn note(
         &self,
-        book: BookId,
+        owner: OwnerId,
         held_bytes: u64,
         id: TransactionId,
         (was, is): (Option<EvictionTime>, Option<EvictionTime>),
@@ -144,54 +147,55 @@ impl TransactionBudget {
         let mut ledger = self.ledger();
         if was != is {
             if let Some(was) = was {
-                ledger.by_end.remove(&(was, book, id));
+                ledger.by_end.remove(&(was, owner, id));
             }
             if let Some(is) = is {
-                ledger.by_end.insert((is, book, id));
+                ledger.by_end.insert((is, owner, id));
             }
         }
-        ledger.holds(book, held_bytes);
+        ledger.holds(owner, held_bytes);
     }
 
-    /// Removes a book with the ends of its transactions.
-    pub(super) fn leave(&self, book: BookId, ends: &BTreeSet<(EvictionTime, TransactionId)>) {
+    /// Removes an owner with the ends of its transactions.
+    pub(super) fn leave(&self, owner: OwnerId, ends: &BTreeSet<(EvictionTime, TransactionId)>) {
         let mut ledger = self.ledger();
         for (end, id) in ends {
-            ledger.by_end.remove(&(*end, book, *id));
+            ledger.by_end.remove(&(*end, owner, *id));
         }
-        ledger.holds(book, 0);
-        ledger.books.remove(&book);
+        ledger.holds(owner, 0);
+        ledger.owners.remove(&owner);
     }
 
-    /// Locks the ledger, which no panic can leave inconsistent. No book is locked while it is held.
+    /// Locks the ledger, which no panic can leave inconsistent. No owner is locked while it is
+    /// held.
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Ledger {
-    fn holds(&mut self, book: BookId, held_bytes: u64) {
-        let Some(entry) = self.books.get_mut(&book) else { return };
+    fn holds(&mut self, owner: OwnerId, held_bytes: u64) {
+        let Some(entry) = self.owners.get_mut(&owner) else { return };
         let before = std::mem::replace(&mut entry.held_bytes, held_bytes);
         if before != held_bytes {
-            self.by_held.remove(&(before, book));
+            self.by_held.remove(&(before, owner));
             if held_bytes > 0 {
-                self.by_held.insert((held_bytes, book));
+                self.by_held.insert((held_bytes, owner));
             }
         }
     }
 
     /// Returns a transaction that has timed out, or else one that has been empty for the maximum
     /// duration, except the transaction of the request itself.
-    fn first_over(
+    fn first_evictable(
         &mut self,
         request: RoomRequest,
         now: Timestamp,
     ) -> Option<(Arc<dyn TransactionOwner>, TransactionId)> {
-        while let Some(first) = self.find_over(request, now) {
-            let (_, book, id) = first;
-            if let Some(book) = self.book(book) {
-                return Some((book, id));
+        while let Some(first) = self.find_evictable(request, now) {
+            let (_, owner, id) = first;
+            if let Some(owner) = self.owner(owner) {
+                return Some((owner, id));
             }
             // Its connection has ended and is about to release the room.
             self.by_end.remove(&first);
@@ -199,34 +203,34 @@ impl Ledger {
         None
     }
 
-    fn find_over(
+    fn find_evictable(
         &self,
         request: RoomRequest,
         now: Timestamp,
-    ) -> Option<(EvictionTime, BookId, TransactionId)> {
+    ) -> Option<(EvictionTime, OwnerId, TransactionId)> {
         let timed_out = self.by_end.first().filter(|(end, ..)| end.is_timeout());
-        let asks = |(_, book, id): &&(EvictionTime, BookId, TransactionId)| {
-            *book == request.book && Some(*id) == request.transaction
+        let asks = |(_, owner, id): &&(EvictionTime, OwnerId, TransactionId)| {
+            *owner == request.owner && Some(*id) == request.transaction
         };
-        let from = (EvictionTime::FIRST_EMPTY, BookId(0), TransactionId(0));
+        let from = (EvictionTime::FIRST_EMPTY, OwnerId(0), TransactionId(0));
         let empty = self.by_end.range(from..).find(|entry| !asks(entry));
-        [timed_out, empty].into_iter().flatten().find(|(end, ..)| end.is_over(now)).copied()
+        [timed_out, empty].into_iter().flatten().find(|(end, ..)| end.is_evictable(now)).copied()
     }
 
-    /// Returns the book that holds the most, if that is more than twice `bytes`.
+    /// Returns the owner that holds the most, if that is more than twice `bytes`.
     fn most(&mut self, bytes: u64) -> Option<Arc<dyn TransactionOwner>> {
         while let Some(&(held, id)) = self.by_held.last()
             && held / 2 > bytes
         {
-            if let Some(book) = self.book(id) {
-                return Some(book);
+            if let Some(owner) = self.owner(id) {
+                return Some(owner);
             }
             self.by_held.remove(&(held, id));
         }
         None
     }
 
-    fn book(&self, id: BookId) -> Option<Arc<dyn TransactionOwner>> {
-        self.books.get(&id).and_then(|entry| entry.book.upgrade())
+    fn owner(&self, id: OwnerId) -> Option<Arc<dyn TransactionOwner>> {
+        self.owners.get(&id).and_then(|entry| entry.owner.upgrade())
     }
 }

@@ -187,7 +187,7 @@ impl OpenTransaction {
     pub(super) fn check_rights(&self, now: Timestamp) -> Result<(), Rejection> {
         for HeldPart { part, granted: PartGrants { pass, onward }, .. } in self.parts.values() {
             if let Some(pass) = pass {
-                pass.held.check(Action::of_operation(&part.operation), || now)?;
+                pass.entitlement.check(Action::of_operation(&part.operation), || now)?;
                 ViaGrant::check_operation(onward.as_ref(), &part.operation, || now)?;
             }
         }

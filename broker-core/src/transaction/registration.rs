@@ -5,33 +5,37 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use super::TransactionId;
-use super::budget::{BookId, EvictionTime, RoomRequest, TransactionBudget, TransactionOwner};
+use super::budget::{EvictionTime, OwnerId, RoomRequest, TransactionBudget, TransactionOwner};
 use crate::time::Timestamp;
 
-/// Transactions of a book in their order of eviction. Dropping it removes the book from the budget.
+/// Transactions of an owner in their order of eviction. Dropping it removes the owner from the
+/// budget.
 pub(super) struct BudgetRegistration {
     budget: Arc<TransactionBudget>,
-    id: BookId,
+    id: OwnerId,
     ends: BTreeSet<(EvictionTime, TransactionId)>,
 }
 
 impl BudgetRegistration {
-    /// Registers an empty book.
-    pub(super) fn enter(budget: &Arc<TransactionBudget>, book: Weak<dyn TransactionOwner>) -> Self {
-        let id = budget.enter(book);
+    /// Registers an owner without transactions.
+    pub(super) fn enter(
+        budget: &Arc<TransactionBudget>,
+        owner: Weak<dyn TransactionOwner>,
+    ) -> Self {
+        let id = budget.enter(owner);
         Self { budget: Arc::clone(budget), id, ends: BTreeSet::new() }
     }
 
-    /// Returns a request for room by this book.
+    /// Returns a request for room by this owner.
     pub(super) const fn room_request(
         &self,
         transaction: Option<TransactionId>,
         held_bytes: u64,
     ) -> RoomRequest {
-        RoomRequest { book: self.id, transaction, held_bytes }
+        RoomRequest { owner: self.id, transaction, held_bytes }
     }
 
-    /// Records the held bytes of the book, and the previous and current end of a transaction: none
+    /// Records the held bytes of the owner, and the previous and current end of a transaction: none
     /// before it began, and none after it is over.
     pub(super) fn note(
         &mut self,
@@ -57,14 +61,14 @@ impl BudgetRegistration {
 
     /// A transaction that has timed out.
     pub(super) fn timed_out(&self, now: Timestamp) -> Option<TransactionId> {
-        let first = self.ends.first().filter(|(end, _)| end.is_timeout() && end.is_over(now));
+        let first = self.ends.first().filter(|(end, _)| end.is_timeout() && end.is_evictable(now));
         first.map(|(_, id)| *id)
     }
 
     /// A transaction that has been empty for the maximum duration.
     pub(super) fn long_empty(&self, now: Timestamp) -> Option<TransactionId> {
         let mut empty = self.ends.range((EvictionTime::FIRST_EMPTY, TransactionId(0))..);
-        empty.next().filter(|(end, _)| end.is_over(now)).map(|(_, id)| *id)
+        empty.next().filter(|(end, _)| end.is_evictable(now)).map(|(_, id)| *id)
     }
 }
 

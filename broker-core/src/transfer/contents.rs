@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::passage::PassageEnd;
+use super::claim::TransferEnd;
 use super::{Arrival, Departure, HandOver, PinnedMessage};
 use crate::admission::loaded_bytes;
 use crate::condition::Condition;
@@ -98,7 +98,7 @@ async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreErr
 /// Returns the results of the messages at these keys, after their list has ended. Without an answer
 /// of the destination the store decides: a message whose record is gone at the source has arrived.
 #[must_use]
-pub fn departures(store: &dyn Store, keys: &[Key], end: PassageEnd) -> Vec<Departure> {
+pub fn departures(store: &dyn Store, keys: &[Key], end: TransferEnd) -> Vec<Departure> {
     let reason = match end {
         Some(Ok(admissions)) if admissions.len() == keys.len() => {
             return admissions.into_iter().map(Departure::from).collect();

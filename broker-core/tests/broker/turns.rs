@@ -24,7 +24,7 @@ use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::shell::commit::Participant;
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
-use peeklock_core::shell::{Share, Shell, Turn};
+use peeklock_core::shell::{ArbiterShare, Shell, TurnResults};
 use peeklock_core::store::{Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, Part};
@@ -188,7 +188,12 @@ impl<M: Machine> World<M> {
 
     /// Runs turns of a share, each durable before the next. Returns the size of each turn, and the
     /// number of remaining commands.
-    fn turns(&mut self, share: Share, count: usize, commands: Vec<Command>) -> (Vec<Turn>, usize) {
+    fn turns(
+        &mut self,
+        share: ArbiterShare,
+        count: usize,
+        commands: Vec<Command>,
+    ) -> (Vec<TurnResults>, usize) {
         let requests: Vec<Request> =
             commands.into_iter().map(|command| self.request(command)).collect();
         let mut requests = requests.into_iter();
@@ -212,8 +217,8 @@ impl<M: Machine> World<M> {
         self.tree.borrow_mut().complete(StageNumber(stage.0 - 1));
     }
 
-    fn ask(&mut self, commands: Vec<Command>) -> Turn {
-        let (turns, left) = self.turns(Share::All, 1, commands);
+    fn ask(&mut self, commands: Vec<Command>) -> TurnResults {
+        let (turns, left) = self.turns(ArbiterShare::All, 1, commands);
         assert_eq!(left, 0);
         turns[0]
     }
@@ -239,9 +244,9 @@ fn delete(count_max: u32) -> Command {
 fn a_turn_ends_at_its_weight() {
     let mut world = World::queue(|_| {});
     world.fill(20_000);
-    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(100); 256]);
+    let (turns, left) = world.turns(ArbiterShare::Turn, 1, vec![delete(100); 256]);
     assert_eq!((turns[0].changes, left), (1_100, 245), "{:?}", turns[0]);
-    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1); 256]);
+    let (turns, left) = world.turns(ArbiterShare::Turn, 1, vec![delete(1); 256]);
     assert!(left == 0 && turns[0].changes == 256, "small ones are not held up");
 }
 
@@ -251,11 +256,11 @@ fn a_turn_ends_at_its_weight() {
 fn a_command_larger_than_a_turn_waits_for_a_long_turn() {
     let mut world = World::queue(|_| {});
     world.fill(20_000);
-    let (turns, left) = world.turns(Share::Turn, 3, vec![delete(4_000); 256]);
+    let (turns, left) = world.turns(ArbiterShare::Turn, 3, vec![delete(4_000); 256]);
     assert_eq!(turns.iter().map(|turn| turn.changes).sum::<u64>(), 0, "{turns:?}");
     assert!(world.shell.wants_long_turn());
     assert_eq!(left, 255, "one is taken up, and is the first to be carried out");
-    let (turns, left) = world.turns(Share::LongTurn, 1, vec![delete(4_000); 4]);
+    let (turns, left) = world.turns(ArbiterShare::LongTurn, 1, vec![delete(4_000); 4]);
     assert_eq!((turns[0].changes, left), (4_000, 4), "{turns:?}");
     assert!(!world.shell.wants_long_turn());
 }
@@ -278,11 +283,11 @@ fn links_that_end_together_take_a_long_turn_each() {
     }
     let ends =
         (0..4).map(|holder| Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken });
-    let (turns, left) = world.turns(Share::Turn, 2, ends.collect());
+    let (turns, left) = world.turns(ArbiterShare::Turn, 2, ends.collect());
     assert_eq!((turns[0].changes + turns[1].changes, left), (0, 3), "{turns:?}");
     let ends =
         (1..4).map(|holder| Command::Detach { receiver: ReceiverId(holder), end: LinkEnd::Broken });
-    let (turns, left) = world.turns(Share::LongTurn, 4, ends.collect());
+    let (turns, left) = world.turns(ArbiterShare::LongTurn, 4, ends.collect());
     let counted: Vec<u64> = turns.iter().map(|turn| turn.changes).collect();
     assert_eq!((counted, left), (vec![5_000; 4], 0));
 }
@@ -306,12 +311,12 @@ fn due_messages_beyond_a_turn_wait_for_a_long_turn() {
         },
     ]);
     world.now = world.now.plus(TimeSpan::from_seconds(61));
-    let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1)]);
+    let (turns, left) = world.turns(ArbiterShare::Turn, 1, vec![delete(1)]);
     assert!(turns[0].changes <= 2 * 1_024 && turns[0].changes >= 1_024, "{turns:?}");
     assert!(world.shell.wants_long_turn() && left == 1);
-    let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+    let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, Vec::new());
     assert!((10_000..=20_000).contains(&turns[0].changes), "{turns:?}");
-    world.turns(Share::LongTurn, 2, Vec::new());
+    world.turns(ArbiterShare::LongTurn, 2, Vec::new());
     assert_eq!(world.shell.machine().counts().active, 0);
     assert!(!world.shell.wants_long_turn());
 }
@@ -328,11 +333,11 @@ fn transfers_count_in_their_turn() {
     world.ask(sends.collect());
     let mut handed = 0;
     for _ in 0..5 {
-        let (turns, left) = world.turns(Share::Turn, 1, vec![delete(1)]);
+        let (turns, left) = world.turns(ArbiterShare::Turn, 1, vec![delete(1)]);
         let lists = world.shell.take_outgoing();
         let count = lists.iter().map(|list| list.messages.len()).sum::<usize>();
-        assert!(count > 0 && count as u64 <= turns[0].weight(), "{turns:?}");
-        assert!(turns[0].weight() <= 1_024 + 1, "{turns:?}");
+        assert!(count > 0 && count as u64 <= turns[0].total_work(), "{turns:?}");
+        assert!(turns[0].total_work() <= 1_024 + 1, "{turns:?}");
         assert!(left == 0 && !world.shell.wants_long_turn());
         handed += lists.len();
     }
@@ -345,14 +350,14 @@ fn transfers_count_in_their_turn() {
 fn slow_rules_are_judged_in_long_turns_only() {
     let mut world = World::topic_with_heavy_rules();
     let send = || Command::Send { message: message(32_000) };
-    let (turns, left) = world.turns(Share::Turn, 20, vec![send(), send()]);
-    let done: u64 = turns.iter().map(Turn::weight).sum();
+    let (turns, left) = world.turns(ArbiterShare::Turn, 20, vec![send(), send()]);
+    let done: u64 = turns.iter().map(TurnResults::total_work).sum();
     assert_eq!((done, left), (1, 1), "nothing but to take it up: {turns:?}");
     assert!(world.shell.wants_long_turn());
     let (mut long, mut weight) = (0, 0);
     while world.shell.wants_long_turn() {
-        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
-        weight += turns[0].weight();
+        let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, Vec::new());
+        weight += turns[0].total_work();
         long += 1;
     }
     assert!(long > 1 && weight > 1_024, "{long} long turns of {weight} steps");
@@ -373,7 +378,7 @@ fn due_messages_after_a_slow_one_are_published() {
     world.now = at;
     let (mut published, mut turns_with_some) = (0, 0);
     for _ in 0..2_000 {
-        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+        let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, Vec::new());
         published += turns[0].counts.materialised;
         turns_with_some += u64::from(turns[0].counts.materialised > 0);
     }
@@ -385,13 +390,13 @@ fn due_messages_after_a_slow_one_are_published() {
 /// the number of long turns, and of scheduled messages published in them.
 fn send_heavy(world: &mut World<Topic>) -> (u64, u64) {
     let send = vec![Command::Send { message: message(32_000) }];
-    let (turns, _) = world.turns(Share::LongTurn, 1, send);
+    let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, send);
     assert!(world.shell.wants_long_turn(), "it is more than one slice");
     let (mut count, mut published) = (1, turns[0].counts.materialised);
     while world.shell.wants_long_turn() {
         assert!(count < 1_000, "it never ends");
         world.now = world.now.plus(TimeSpan::from_seconds(1));
-        let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+        let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, Vec::new());
         count += 1;
         published += turns[0].counts.materialised;
     }
@@ -413,7 +418,7 @@ fn due_messages_do_not_restart_a_publish() {
     assert_eq!(count, alone);
     assert!(published > 0, "what was loaded has no other turn to wait for");
     world.now = world.now.max(begin.plus(TimeSpan::from_seconds(200)));
-    let (turns, _) = world.turns(Share::LongTurn, 3, Vec::new());
+    let (turns, _) = world.turns(ArbiterShare::LongTurn, 3, Vec::new());
     assert_eq!(published + turns.iter().map(|turn| turn.counts.materialised).sum::<u64>(), 200);
 }
 
@@ -459,20 +464,20 @@ fn settlements_in_a_subscription_are_weighed_before_a_commit() {
         };
         vec![Command::Commit { parts: locks.iter().map(complete).collect() }]
     };
-    let completed = |turn: &Turn| turn.counts.removed[Removal::Completed.place()];
+    let completed = |turn: &TurnResults| turn.counts.removed[Removal::Completed.place()];
     let (few, many) = locks.split_at(10);
-    let (turns, _) = world.turns(Share::Turn, 1, commit(few));
+    let (turns, _) = world.turns(ArbiterShare::Turn, 1, commit(few));
     assert_eq!(completed(&turns[0]), 10, "{turns:?}");
-    assert!(turns[0].weight() >= 10 * (1 + TIMES), "{turns:?}");
+    assert!(turns[0].total_work() >= 10 * (1 + TIMES), "{turns:?}");
     let too_many: Vec<LockToken> = many.iter().copied().cycle().take(200).collect();
-    let (turns, _) = world.turns(Share::Turn, 1, commit(&too_many));
+    let (turns, _) = world.turns(ArbiterShare::Turn, 1, commit(&too_many));
     assert!(turns.iter().all(|turn| completed(turn) == 0), "{turns:?}");
     assert!(!world.shell.wants_long_turn(), "it is refused before it waits for anything");
-    let (turns, _) = world.turns(Share::Turn, 2, commit(many));
+    let (turns, _) = world.turns(ArbiterShare::Turn, 2, commit(many));
     assert!(turns.iter().all(|turn| completed(turn) == 0), "{turns:?}");
     assert!(world.shell.wants_long_turn());
-    let (turns, _) = world.turns(Share::LongTurn, 1, Vec::new());
+    let (turns, _) = world.turns(ArbiterShare::LongTurn, 1, Vec::new());
     assert_eq!(completed(&turns[0]), 20, "{turns:?}");
-    assert!(turns[0].weight() >= 20 * (1 + TIMES), "{turns:?}");
+    assert!(turns[0].total_work() >= 20 * (1 + TIMES), "{turns:?}");
     assert_eq!(subscription.borrow().machine().counts().total(), 0);
 }

@@ -12,7 +12,7 @@ use peeklock_core::request::{Outlet, Released};
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::{Key, Shard, Store};
 use peeklock_core::transfer::ListNumber;
-use peeklock_core::transfer::passage::PassageEnd;
+use peeklock_core::transfer::claim::TransferEnd;
 use peeklock_store_testing::FaultStore;
 
 /// Message of a planned panic.
@@ -56,7 +56,7 @@ pub struct ListEnded {
     pub seat: u64,
     pub list: ListNumber,
     pub keys: Vec<Key>,
-    pub end: PassageEnd,
+    pub end: TransferEnd,
 }
 
 /// Polls a future that is ready, because the fault store has all contents in memory.

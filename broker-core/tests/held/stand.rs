@@ -112,9 +112,9 @@ impl Stand {
 
     pub fn held(&self, accepted: Outcome) -> Held {
         match accepted {
-            Outcome::SessionAccepted { receiver, way, .. } => {
-                assert!(way.is_some(), "who accepts a session is given the way in to it");
-                Held { entity: self.queue.with_way(way), receiver }
+            Outcome::SessionAccepted { receiver, session_entrance, .. } => {
+                assert!(session_entrance.is_some(), "an accepted session has an entrance");
+                Held { entity: self.queue.with_session_entrance(session_entrance), receiver }
             }
             other => panic!("{other:?}"),
         }

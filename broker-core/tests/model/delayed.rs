@@ -422,7 +422,7 @@ const fn synced(change: &Change) -> Option<u64> {
         Change::Absorbed { .. }
         | Change::Departed { .. }
         | Change::Removed { .. }
-        | Change::Counted { .. }
+        | Change::DeliveryCounted { .. }
         | Change::IdRecorded { .. }
         | Change::IdsForgotten { .. }
         | Change::PeerTaken { .. }

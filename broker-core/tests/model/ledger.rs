@@ -110,7 +110,7 @@ impl Book {
                 expect(&entry, is_right, change)?;
                 self.gone += 1;
             }
-            Change::Counted { sequence, delivery_count, delayed_until }
+            Change::DeliveryCounted { sequence, delivery_count, delayed_until }
             | Change::Abandoned { sequence, delivery_count, delayed_until, .. } => {
                 let entry = self.entry(sequence.0)?;
                 // A failure of a deferred message causes no delay (RTY-08). A dead-letter queue

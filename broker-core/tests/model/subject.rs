@@ -16,7 +16,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
 use peeklock_core::limits::Limits;
 use peeklock_core::machine::queue::{Queue, QueueConfig};
-use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, StepOutput};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{
@@ -153,8 +153,8 @@ impl Subject {
     }
 
     /// Runs one step and adds its outputs to the open stage.
-    fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut Step) -> T) -> T {
-        let mut step = Step::default();
+    fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut StepOutput) -> T) -> T {
+        let mut step = StepOutput::default();
         let random = &mut self.random;
         let mut tokens = || random.next();
         let mut ctx = Ctx {
@@ -279,10 +279,9 @@ impl Subject {
         }
         let wanted = self.machine.checkpoint(self.now, &mut batch);
         let durability = self.durability.take().max(wanted);
-        let is_synced = self
-            .changes
-            .iter()
-            .any(|change| !matches!(change, Change::Counted { .. } | Change::IdsForgotten { .. }));
+        let is_synced = self.changes.iter().any(|change| {
+            !matches!(change, Change::DeliveryCounted { .. } | Change::IdsForgotten { .. })
+        });
         assert!(
             !is_synced || durability == Some(Durability::Sync),
             "an answer may rest on these changes, but no sync was asked for (D5): {:?}",
@@ -420,7 +419,7 @@ fn ask(
     sub_queue: SubQueue,
     command: Command,
 ) -> MachineOutcome {
-    let mut step = Step::default();
+    let mut step = StepOutput::default();
     let mut tokens = || -> u64 { panic!("a question takes no lock") };
     let mut ctx = Ctx {
         now,

@@ -295,12 +295,14 @@ async fn the_end_of_a_grant_releases_sessions() {
             wait,
         };
         submit(&entity, &outlet, 1, accept(Some("x"), receiver, TimeSpan::ZERO));
-        let Some(Released::Answer { result: Ok(Outcome::SessionAccepted { way, .. }), .. }) =
-            mail.recv().await
+        let Some(Released::Answer {
+            result: Ok(Outcome::SessionAccepted { session_entrance, .. }),
+            ..
+        }) = mail.recv().await
         else {
             panic!("no session");
         };
-        let held = entity.with_way(way);
+        let held = entity.with_session_entrance(session_entrance);
         let (calls, mut answers) = Line::open();
         submit(
             &held,

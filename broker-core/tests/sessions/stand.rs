@@ -17,7 +17,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::machine::queue::{Queue, QueueConfig};
-use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
+use peeklock_core::machine::{Ctx, Machine, RemainingCapacity, StageNumber, StepOutput};
 use peeklock_core::message::{Message, PropertyLimits};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{
@@ -123,8 +123,8 @@ impl Stand {
     }
 
     /// Runs one unit of the machine and adds its changes to the open stage.
-    fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut Step) -> T) -> T {
-        let mut step = Step::default();
+    fn step<T>(&mut self, run: impl FnOnce(&mut Queue, &mut Ctx<'_>, &mut StepOutput) -> T) -> T {
+        let mut step = StepOutput::default();
         let random = &mut self.random;
         let mut tokens = || {
             *random ^= *random << 13;

@@ -28,7 +28,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
-use peeklock_core::shell::{Failure, Shell, Turn};
+use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Shard, Store, StoreError};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, Room};

@@ -24,7 +24,7 @@ use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_
 use peeklock_core::rule::SubscriptionSettings;
 use peeklock_core::shell::tree::{StageCompletion, Tree};
 use peeklock_core::shell::writer::ShardWriter;
-use peeklock_core::shell::{Failure, Shell, Turn};
+use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Key, Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::{Crash, Fate, FaultStore};
@@ -311,7 +311,7 @@ impl World {
 
 fn turn<M: Machine>(
     shell: &mut Shell<M>,
-    run: impl FnOnce(&mut Shell<M>, &mut Vec<Release>) -> Result<Turn, Failure>,
+    run: impl FnOnce(&mut Shell<M>, &mut Vec<Release>) -> Result<TurnResults, TreeFault>,
 ) {
     let mut out = Vec::new();
     let turn = run(shell, &mut out).unwrap();

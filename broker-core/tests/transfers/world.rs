@@ -33,7 +33,7 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::{Shard, StoreError};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::PartOutcome;
-use peeklock_core::transfer::passage::Passages;
+use peeklock_core::transfer::claim::TransferClaims;
 use peeklock_core::transfer::{HandOver, PinnedMessage};
 use peeklock_store_testing::{Fate, FaultStore, Odds, Random};
 
@@ -76,7 +76,7 @@ struct Entity {
     seat: u64,
     tree: Rc<RefCell<Tree>>,
     shell: Option<Shell<AnyMachine>>,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     ending: Option<Ending>,
     /// Number of members of its tree without outstanding guards.
     settled: usize,
@@ -119,7 +119,7 @@ pub struct World {
     outlet: Arc<Mailbox>,
     /// The places of queues; one may be empty.
     entities: Vec<Entity>,
-    errands: Vec<(u64, Arc<Passages>, HandOver<PinnedMessage>)>,
+    errands: Vec<(u64, Arc<TransferClaims>, HandOver<PinnedMessage>)>,
     asked: BTreeMap<u64, (CommandKind, String)>,
     next_seat: u64,
     next_id: u64,

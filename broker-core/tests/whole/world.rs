@@ -27,7 +27,7 @@ use peeklock_core::shell::tree::Tree;
 use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
-use peeklock_core::transfer::passage::Passages;
+use peeklock_core::transfer::claim::TransferClaims;
 use peeklock_core::transfer::{HandOver, PinnedMessage};
 use peeklock_store_testing::{FaultStore, Odds, Random};
 
@@ -92,7 +92,7 @@ struct Member {
     id: u64,
     path: String,
     shell: Option<AnyShell>,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     mail: VecDeque<Mail>,
 }
 
@@ -117,7 +117,7 @@ struct Grove {
 struct Errand {
     seat: u64,
     from: u64,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     list: HandOver<PinnedMessage>,
     handed: Handed,
 }

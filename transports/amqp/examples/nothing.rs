@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use peeklock_amqp::connection::{Config, Connection, Event, Fate, LinkId, Part};
+use peeklock_amqp::connection::{Config, Connection, Continuation, Event, LinkId, MessagePart};
 use peeklock_amqp::error::{AmqpError, condition};
 use peeklock_amqp::link::Assembly;
 use peeklock_amqp::link::{Answer, Delivery};
@@ -146,7 +146,7 @@ impl Peer {
             Event::Login(_) => self.amqp.admit(),
             Event::Attached { link, attach } => self.attach(link, &attach),
             Event::Received { link, part } => self.received(link, part),
-            Event::Settled { delivery, state, settled: false, .. } => {
+            Event::Disposition { delivery, state, settled: false, .. } => {
                 self.amqp.dispose_sent(delivery, answer_to(state));
             }
             Event::Detached { link, .. } => {
@@ -161,7 +161,7 @@ impl Peer {
             Event::Opened(_)
             | Event::Begun(_)
             | Event::Credit { .. }
-            | Event::Settled { .. }
+            | Event::Disposition { .. }
             | Event::Closed { .. } => {}
         }
     }
@@ -193,17 +193,17 @@ impl Peer {
     }
 
     /// Accepts a complete message, and drops it (AMQP-41).
-    fn received(&mut self, link: LinkId, part: Part) {
+    fn received(&mut self, link: LinkId, part: MessagePart) {
         if let Some(Node::Tokens(request)) = self.links.get_mut(&link) {
-            match part.fate {
-                Fate::Void => *request = Assembly::default(),
+            match part.continuation {
+                Continuation::Void => *request = Assembly::default(),
                 _ => request.push(part.payload),
             }
         }
-        let state = match part.fate {
-            Fate::More | Fate::Void => return,
-            Fate::Whole => DeliveryState::accepted(),
-            Fate::TooLarge(bytes) => {
+        let state = match part.continuation {
+            Continuation::More | Continuation::Void => return,
+            Continuation::Whole => DeliveryState::accepted(),
+            Continuation::TooLarge(bytes) => {
                 let text = format!("message of {bytes} bytes is too large");
                 DeliveryState::rejected(AmqpError::new(condition::MESSAGE_SIZE_EXCEEDED, text))
             }

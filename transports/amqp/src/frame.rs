@@ -22,7 +22,7 @@ pub const FRAME_BYTES_MIN: u32 = 512;
 
 /// Type of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FrameType {
     /// AMQP itself.
     Amqp,
     /// SASL: authentication.
@@ -33,7 +33,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Type of the frame.
-    pub kind: Kind,
+    pub kind: FrameType,
     /// Channel; without meaning in SASL.
     pub channel: u16,
     /// All bytes after the header.
@@ -64,8 +64,8 @@ impl Frame {
             )));
         }
         let kind = match kind {
-            0 => Kind::Amqp,
-            1 => Kind::Sasl,
+            0 => FrameType::Amqp,
+            1 => FrameType::Sasl,
             other => return Err(AmqpError::framing(format!("frame is of unknown type {other}"))),
         };
         if input.len() < size {
@@ -135,7 +135,7 @@ impl Output {
 
     /// Appends a frame without a body, which only keeps the connection alive.
     pub(crate) fn empty_frame(&mut self) {
-        let start = self.start(Kind::Amqp, 0);
+        let start = self.start(FrameType::Amqp, 0);
         self.end(start, 0);
     }
 
@@ -145,7 +145,7 @@ impl Output {
     /// Returns the number of bytes above `bytes_max`.
     pub(crate) fn frame<L: List>(
         &mut self,
-        kind: Kind,
+        kind: FrameType,
         channel: u16,
         body: &L,
         bytes_max: usize,
@@ -171,7 +171,7 @@ impl Output {
         payload: impl IntoIterator<Item = Bytes>,
         payload_bytes: usize,
     ) {
-        let start = self.start(Kind::Amqp, channel);
+        let start = self.start(FrameType::Amqp, channel);
         append_list(&mut self.tail, body);
         self.end(start, payload_bytes);
         for piece in payload {
@@ -187,11 +187,11 @@ impl Output {
     }
 
     /// Begins a frame without its size and returns its position in the tail.
-    fn start(&mut self, kind: Kind, channel: u16) -> usize {
+    fn start(&mut self, kind: FrameType, channel: u16) -> usize {
         let start = self.tail.len();
         let kind = match kind {
-            Kind::Amqp => 0,
-            Kind::Sasl => 1,
+            FrameType::Amqp => 0,
+            FrameType::Sasl => 1,
         };
         let [high, low] = channel.to_be_bytes();
         self.tail.put(&[0, 0, 0, 0, 2, kind, high, low]);

@@ -22,7 +22,7 @@ impl Source {
     /// Makes a source with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
-        Self { node: Node::at(address), ..Self::default() }
+        Self { node: TerminusNode::at(address), ..Self::default() }
     }
 
     /// Returns the address if it is text.
@@ -36,7 +36,7 @@ impl Target {
     /// Makes a node target with this address.
     #[must_use]
     pub fn at(address: &str) -> Self {
-        Self::Node(NodeTarget { node: Node::at(address), ..NodeTarget::default() })
+        Self::Node(NodeTarget { node: TerminusNode::at(address), ..NodeTarget::default() })
     }
 
     /// Returns the address if it is text.
@@ -91,7 +91,7 @@ impl List for Coordinator {
 /// Node of a source or target (AMQP 3.5.3, 3.5.4). Fields without effect are stored, so that the
 /// answer can return them (AMQP-34).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Node {
+pub struct TerminusNode {
     /// Encoded address.
     pub address: Option<Raw>,
     /// State that outlives the link.
@@ -106,7 +106,7 @@ pub struct Node {
     pub dynamic_node_properties: Option<Map>,
 }
 
-impl Node {
+impl TerminusNode {
     /// Number of fields that belong to the node.
     pub(super) const FIELD_COUNT: usize = 6;
 
@@ -161,7 +161,7 @@ fn address<S: Sink>(sink: &mut S, address: Option<&Raw>) {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     /// Node of the messages.
-    pub node: Node,
+    pub node: TerminusNode,
     /// `move` or `copy` (AMQP-99).
     pub distribution_mode: Option<Box<str>>,
     /// Filters (AMQP-70).
@@ -177,11 +177,11 @@ pub struct Source {
 impl List for Source {
     const DESCRIPTOR: u8 = 0x28;
     const NAME: &'static str = "source";
-    const FIELD_COUNT: usize = Node::FIELD_COUNT + 5;
+    const FIELD_COUNT: usize = TerminusNode::FIELD_COUNT + 5;
 
     fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
         Ok(Self {
-            node: Node::read(fields)?,
+            node: TerminusNode::read(fields)?,
             distribution_mode: fields.text("distribution-mode")?,
             filter: fields.map("filter")?,
             default_outcome: fields.raw("default-outcome")?,
@@ -204,7 +204,7 @@ impl List for Source {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeTarget {
     /// Node to which the messages go.
-    pub node: Node,
+    pub node: TerminusNode,
     /// Requested capabilities.
     pub capabilities: Option<Symbols>,
 }
@@ -212,10 +212,13 @@ pub struct NodeTarget {
 impl List for NodeTarget {
     const DESCRIPTOR: u8 = 0x29;
     const NAME: &'static str = "target";
-    const FIELD_COUNT: usize = Node::FIELD_COUNT + 1;
+    const FIELD_COUNT: usize = TerminusNode::FIELD_COUNT + 1;
 
     fn read(fields: &mut FieldReader<'_>) -> Result<Self, AmqpError> {
-        Ok(Self { node: Node::read(fields)?, capabilities: fields.symbols("capabilities")? })
+        Ok(Self {
+            node: TerminusNode::read(fields)?,
+            capabilities: fields.symbols("capabilities")?,
+        })
     }
 
     fn fields<S: Sink>(&self, fields: &mut Fields<'_, S>) {

@@ -92,8 +92,8 @@ impl Port for InProcess {
             let session = session_id.map(Box::from);
             let command = Command::AcceptSession { session, receiver, mode, wait };
             match link.entity.call(command).await? {
-                Outcome::SessionAccepted { session, locked_until, way, .. } => {
-                    link.entity = link.entity.with_way(way);
+                Outcome::SessionAccepted { session, locked_until, session_entrance, .. } => {
+                    link.entity = link.entity.with_session_entrance(session_entrance);
                     link.holder = Some(receiver);
                     link.session = Some(Arc::clone(&session));
                     self.list(&mut link, LinkRole::Receiver);

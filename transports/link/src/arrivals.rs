@@ -63,7 +63,7 @@ struct Part {
 
 /// Next piece of mail.
 #[derive(Debug)]
-pub enum Next {
+pub enum NextMail {
     /// Mail whose readable contents are all loaded, and the bytes of the account that it holds.
     Ready(Released, u64),
     /// Nothing can be taken before other mail or contents arrive.
@@ -97,16 +97,15 @@ pub struct Arrivals {
     /// Mail that was not examined yet, with its link.
     mail: VecDeque<(u32, Released)>,
     links: HashMap<u32, LinkArrivals>,
-    /// Links whose first piece may have all its contents.
+    /// Links whose first piece may be taken: it has all its contents, or waits for room.
     ready_links: VecDeque<u32>,
     fetches: Vec<Fetch>,
-    scale: Scale,
+    sizes: MailSizes,
 }
 
-/// Computes the bytes that a piece of mail counts for: the stored sizes of its contents, or their
-/// encoded sizes.
+/// Sizes of mail in bytes: the stored sizes of its contents, or their encoded sizes.
 #[derive(Default)]
-struct Scale(Option<EncodedSize>);
+struct MailSizes(Option<EncodedSize>);
 
 impl Fetch {
     /// Reads the contents.
@@ -123,7 +122,7 @@ impl Arrivals {
     /// have room before the content is fetched.
     #[must_use]
     pub fn with_encoded_size(encoded_size: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Self {
-        Self { scale: Scale(Some(Box::new(encoded_size))), ..Self::default() }
+        Self { sizes: MailSizes(Some(Box::new(encoded_size))), ..Self::default() }
     }
 
     /// Adds mail of a link.
@@ -174,28 +173,28 @@ impl Arrivals {
 
     /// Returns the next mail whose contents are loaded. Mail without room waits with its link while
     /// other links go on.
-    pub fn next(&mut self, account: &mut Account) -> Next {
+    pub fn next(&mut self, account: &mut Account) -> NextMail {
         let mut wanted: Option<u64> = None;
         let mut want = |bytes: u64| wanted = Some(wanted.map_or(bytes, |least| least.min(bytes)));
         for _ in 0..self.ready_links.len() {
             let Some(link) = self.ready_links.front().copied() else { break };
             match self.first_of(link, account) {
-                Some(Next::NoRoom(bytes)) => {
+                Some(NextMail::NoRoom(bytes)) => {
                     want(bytes);
                     self.ready_links.rotate_left(1);
                 }
-                Some(ready @ Next::Ready(..)) => return ready,
-                Some(Next::Nothing) | None => drop(self.ready_links.pop_front()),
+                Some(ready @ NextMail::Ready(..)) => return ready,
+                Some(NextMail::Nothing) | None => drop(self.ready_links.pop_front()),
             }
         }
         while let Some((link, mut released)) = self.mail.pop_front() {
             if let Some(of_link) = self.links.get_mut(&link) {
                 of_link.waiting.push_back(WaitingMail { released, bytes: 0, missing: 0 });
-                of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
+                of_link.request_ahead(link, account, &mut self.fetches, &self.sizes);
                 continue;
             }
-            let bytes = self.scale.weight(&released);
-            let (bytes, missing, asked) = if bytes > 0 && !account.try_take(bytes) {
+            let bytes = self.sizes.bytes_of(&released);
+            let (bytes, missing, requested_count) = if bytes > 0 && !account.try_take(bytes) {
                 want(bytes);
                 self.ready_links.push_back(link);
                 (0, 0, 0)
@@ -203,14 +202,14 @@ impl Arrivals {
                 account.hold(bytes);
                 let missing = load(&mut released, link, 0, &mut self.fetches);
                 if missing == 0 {
-                    return Next::Ready(released, bytes);
+                    return NextMail::Ready(released, bytes);
                 }
                 (bytes, missing, 1)
             };
             let waiting = VecDeque::from([WaitingMail { released, bytes, missing }]);
-            self.links.insert(link, LinkArrivals { first: 0, waiting, requested_count: asked });
+            self.links.insert(link, LinkArrivals { first: 0, waiting, requested_count });
         }
-        wanted.map_or(Next::Nothing, Next::NoRoom)
+        wanted.map_or(NextMail::Nothing, NextMail::NoRoom)
     }
 
     /// Takes all remaining mail, with or without contents, and releases its bytes.
@@ -229,15 +228,15 @@ impl Arrivals {
     }
 
     /// The first piece of mail of a link, if its contents are loaded.
-    fn first_of(&mut self, link: u32, account: &mut Account) -> Option<Next> {
+    fn first_of(&mut self, link: u32, account: &mut Account) -> Option<NextMail> {
         let of_link = self.links.get_mut(&link)?;
-        of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
+        of_link.request_ahead(link, account, &mut self.fetches, &self.sizes);
         let first = of_link.waiting.front()?;
         if of_link.requested_count == 0 {
-            return Some(Next::NoRoom(self.scale.weight(&first.released)));
+            return Some(NextMail::NoRoom(self.sizes.bytes_of(&first.released)));
         }
         if first.missing > 0 {
-            return Some(Next::Nothing);
+            return Some(NextMail::Nothing);
         }
         let WaitingMail { released, bytes, .. } = of_link.waiting.pop_front()?;
         of_link.first += 1;
@@ -245,9 +244,9 @@ impl Arrivals {
         if of_link.waiting.is_empty() {
             self.links.remove(&link);
         } else {
-            of_link.request_ahead(link, account, &mut self.fetches, &self.scale);
+            of_link.request_ahead(link, account, &mut self.fetches, &self.sizes);
         }
-        Some(Next::Ready(released, bytes))
+        Some(NextMail::Ready(released, bytes))
     }
 }
 
@@ -258,15 +257,16 @@ impl LinkArrivals {
         link: u32,
         account: &mut Account,
         fetches: &mut Vec<Fetch>,
-        scale: &Scale,
+        sizes: &MailSizes,
     ) {
         while self.requested_count < AHEAD_MAX {
             let number = self.first + self.requested_count as u64;
             let Some(waiting) = self.waiting.get_mut(self.requested_count) else { return };
-            let bytes = scale.weight(&waiting.released);
+            let bytes = sizes.bytes_of(&waiting.released);
             if bytes > 0 && !account.try_take(bytes) {
                 return;
             }
+            // `try_take` took the bytes from the pool; from now on they are held.
             account.hold(bytes);
             waiting.bytes = bytes;
             waiting.missing = load(&mut waiting.released, link, number, fetches);
@@ -319,9 +319,9 @@ fn content_at(released: &mut Released, part: Part) -> Option<&mut ContentRef> {
     }
 }
 
-impl Scale {
+impl MailSizes {
     /// Bytes that a piece of mail takes in memory with its contents.
-    fn weight(&self, released: &Released) -> u64 {
+    fn bytes_of(&self, released: &Released) -> u64 {
         let encoded = |bytes| self.0.as_ref().map_or(bytes, |size| size(bytes));
         let of = |message: &ReceivedMessage| encoded(u64::from(message.facts.size)) + MESSAGE_BYTES;
         match released {

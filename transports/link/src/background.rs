@@ -17,7 +17,7 @@ pub const LONG_MAX: usize = 4;
 
 /// Size of the result of a piece of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
+pub enum ResultSize {
     /// One item, such as a description.
     Short,
     /// Many items.
@@ -32,8 +32,8 @@ pub type RunningWork<T> = Pin<Box<dyn Future<Output = (Option<HeldTurn>, T)> + S
 pub type StartWork<T> = Box<dyn FnOnce() -> RunningWork<T> + Send>;
 
 /// Work that waits for its start.
-pub(crate) struct Work<T> {
-    pub(crate) size: Size,
+pub(crate) struct QueuedWork<T> {
+    pub(crate) size: ResultSize,
     pub(crate) slot: usize,
     /// Permit of the request, held while any part of the request is in memory.
     pub(crate) permit: Arc<Permit>,
@@ -42,7 +42,7 @@ pub(crate) struct Work<T> {
 
 /// Work that has ended.
 pub struct FinishedWork<T> {
-    pub(crate) size: Size,
+    pub(crate) size: ResultSize,
     /// Slot of its request in the table of pending requests.
     pub slot: usize,
     /// Its result.
@@ -55,7 +55,7 @@ pub struct FinishedWork<T> {
 /// permit of the request covers. The bytes of a result count from the moment it exists, and no work
 /// starts while the connection has no room for answers.
 pub struct BackgroundWork<T> {
-    waiting: VecDeque<Work<T>>,
+    waiting: VecDeque<QueuedWork<T>>,
     short: usize,
     long: usize,
 }
@@ -68,15 +68,21 @@ impl<T> Default for BackgroundWork<T> {
 
 impl<T> BackgroundWork<T> {
     /// Adds the work of a request.
-    pub fn push(&mut self, size: Size, slot: usize, permit: Arc<Permit>, start: StartWork<T>) {
-        self.waiting.push_back(Work { size, slot, permit, start });
+    pub fn push(
+        &mut self,
+        size: ResultSize,
+        slot: usize,
+        permit: Arc<Permit>,
+        start: StartWork<T>,
+    ) {
+        self.waiting.push_back(QueuedWork { size, slot, permit, start });
     }
 
     /// Takes the next work to start, unless the maximum is under way.
-    pub(crate) fn next(&mut self) -> Option<Work<T>> {
+    pub(crate) fn next(&mut self) -> Option<QueuedWork<T>> {
         let is_full = match self.waiting.front()?.size {
-            Size::Short => false,
-            Size::Long => self.long >= LONG_MAX,
+            ResultSize::Short => false,
+            ResultSize::Long => self.long >= LONG_MAX,
         };
         if is_full || self.short + self.long >= WORKING_MAX {
             return None;
@@ -92,7 +98,7 @@ impl<T> BackgroundWork<T> {
         self.short + self.long > 0 || !self.waiting.is_empty()
     }
 
-    pub(crate) fn done(&mut self, size: Size) {
+    pub(crate) fn done(&mut self, size: ResultSize) {
         let working = self.working(size);
         *working = working.saturating_sub(1);
     }
@@ -102,10 +108,10 @@ impl<T> BackgroundWork<T> {
         self.waiting.clear();
     }
 
-    fn working(&mut self, size: Size) -> &mut usize {
+    fn working(&mut self, size: ResultSize) -> &mut usize {
         match size {
-            Size::Short => &mut self.short,
-            Size::Long => &mut self.long,
+            ResultSize::Short => &mut self.short,
+            ResultSize::Long => &mut self.long,
         }
     }
 }

@@ -8,7 +8,7 @@ use peeklock_core::command::Drain;
 
 /// Deliveries since the entity attached the receiver, and their limits.
 #[derive(Debug)]
-pub struct Flow {
+pub struct ReceiverFlow {
     /// Number of the last delivery before the attach.
     pub(crate) base: u64,
     /// Bytes that the client has received. Where the protocol has no confirmation, bytes that were
@@ -33,7 +33,7 @@ pub struct Limits {
 
 /// Bounds of a link in addition to its credit.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct CreditBounds {
     /// Maximum bytes of deliveries under way.
     pub window_bytes: u64,
     /// Maximum unsettled deliveries.
@@ -42,15 +42,15 @@ pub struct Bounds {
     pub paused: bool,
 }
 
-impl Flow {
+impl ReceiverFlow {
     /// Creates a flow that starts after delivery number `last`.
     pub(crate) const fn new(last: u64) -> Self {
         Self { base: last, returned_bytes: 0, delivery_limit: 0, byte_limit: 0, draining: false }
     }
 
-    /// Limits to send to the entity; `None` if that is not worth a command. It is if the delivery
-    /// limit has changed, or if at least half of the window is free for more bytes. During a drain
-    /// no limits are sent.
+    /// Returns limits to send to the entity. Returns `None` during a drain, and if a command is not
+    /// worthwhile: the delivery limit is unchanged, and less than half of the window is free for
+    /// more bytes.
     pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<Limits> {
         if self.draining {
             return None;

@@ -41,7 +41,7 @@ use peeklock_listen::Lookout;
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
-use crate::arrivals::{Arrivals, Mail, Mailbox, Next};
+use crate::arrivals::{Arrivals, Mail, Mailbox, NextMail};
 use crate::background::{BackgroundWork, FinishedWork, run_in_background};
 use crate::links::{Event, Links};
 use crate::steps::Steps;
@@ -59,7 +59,8 @@ pub trait Protocol: Send + Sized {
     /// Result of background work.
     type Outcome: Send + 'static;
 
-    /// Number of pieces of background work that share the bytes without shared room.
+    /// Divisor of the free bytes of the account: each piece of background work may use that part
+    /// for its result without shared room. It is no limit on the number of pieces.
     const BACKGROUND_MAX: usize;
 
     /// Engine of this connection.
@@ -134,14 +135,14 @@ pub trait Protocol: Send + Sized {
         }
         let engine = self.engine();
         match engine.arrivals.next(&mut engine.account) {
-            Next::Ready(released, held_bytes) => {
+            NextMail::Ready(released, held_bytes) => {
                 Some((engine.links.handle_released(released), held_bytes))
             }
-            Next::NoRoom(wanted) => {
+            NextMail::NoRoom(wanted) => {
                 engine.wanted_bytes = Some(wanted);
                 None
             }
-            Next::Nothing => None,
+            NextMail::Nothing => None,
         }
     }
 
@@ -225,7 +226,7 @@ pub struct Engine<P: Protocol> {
     /// Steps since the last yield to other connections of the thread.
     pub steps: Steps,
     /// Place of the connection.
-    pub standing: ConnectionPlace,
+    pub place: ConnectionPlace,
     /// Stop of the listener.
     stop: Stop,
     /// Detects that the client has disconnected while nothing is read.
@@ -269,7 +270,7 @@ impl<P: Protocol> Engine<P> {
             client_pace: ClientPace::default(),
             background: BackgroundWork::default(),
             steps: Steps::default(),
-            standing: ConnectionPlace::default(),
+            place: ConnectionPlace::default(),
             stop: Stop::Awaited(Box::pin(stop)),
             lookout: Lookout::default(),
             peer_disconnected: false,
@@ -497,7 +498,7 @@ pub trait Serve<S: Send>: Protocol {
     /// their answers.
     fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
         let engine = self.engine();
-        if engine.standing.poll_evicted(context).is_ready() {
+        if engine.place.poll_evicted(context).is_ready() {
             return Poll::Ready(Turn::PlaceNeeded);
         }
         if let Poll::Ready(grace) = engine.poll_stop(context) {

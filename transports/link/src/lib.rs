@@ -41,11 +41,12 @@ mod tests;
 
 pub use arrivals::{Arrivals, Mailbox};
 pub use background::{
-    BackgroundWork, FinishedWork, LONG_MAX, RunningWork, Size, StartWork, WORKING_MAX,
+    BackgroundWork, FinishedWork, LONG_MAX, ResultSize, RunningWork, StartWork, WORKING_MAX,
 };
 pub use engine::{Engine, NextTurn, Phase, Protocol, Serve, Turn};
-pub use link::{Link, PendingClose, Role, Source};
+pub use link::{Link, MessageSource, PendingClose};
 pub use links::{Event, Handle, Issuer, Links, numbered_bytes};
+pub use peeklock_core::inspect::LinkRole;
 pub use pending::PendingRequest;
 pub use steps::Steps;
 pub use unsettled::{ByToken, DeliveryPosition, RangeLookup, TokenHasher, Unsettled, shrink};

@@ -9,18 +9,7 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::Watch;
 
-use crate::credit::{Bounds, Flow, Limits};
-
-/// Purpose of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Sends messages.
-    Sender,
-    /// Receives, settles and peeks messages.
-    Receiver,
-    /// Peeks messages, which needs fewer rights than receiving.
-    Browser,
-}
+use crate::credit::{CreditBounds, Limits, ReceiverFlow};
 
 /// Link of a connection to an entity or sub-queue.
 pub struct Link<E> {
@@ -29,14 +18,14 @@ pub struct Link<E> {
     /// Path of the entity, for error messages.
     pub path: Arc<str>,
     /// Purpose of the link.
-    pub role: Role,
+    pub role: LinkRole,
     /// Whether received messages are locked or deleted.
     pub mode: ReceiveMode,
     /// Path of the destination for sends via this entity (VIA-01): messages are stored at the
     /// entity and then transferred.
     pub destination: Option<Arc<str>>,
     /// Queue or session that the link receives from.
-    pub source: Source,
+    pub source: MessageSource,
     /// Id under which the entity knows this link; locks of its deliveries belong to it.
     pub receiver: ReceiverId,
     /// Number before the first delivery.
@@ -45,7 +34,7 @@ pub struct Link<E> {
     pub(crate) last: u64,
     /// Number of the last delivery that the client's credit allows.
     pub(crate) credit_limit: u64,
-    pub(crate) flow: Option<Flow>,
+    pub(crate) flow: Option<ReceiverFlow>,
     /// Present while the link is being closed.
     pub(crate) closing: Option<PendingClose>,
     /// Registration that reports the deletion of the entity to this link.
@@ -59,7 +48,7 @@ pub struct Link<E> {
 
 /// Source of the messages of a receiver.
 #[derive(Debug)]
-pub enum Source {
+pub enum MessageSource {
     /// The entity, without sessions.
     Queue,
     /// A session that is not assigned yet; the link waits for it.
@@ -83,7 +72,7 @@ impl<E> Link<E> {
     pub fn new(
         entity: E,
         path: Arc<str>,
-        role: Role,
+        role: LinkRole,
         mode: ReceiveMode,
         receiver: ReceiverId,
         last: u64,
@@ -94,7 +83,7 @@ impl<E> Link<E> {
             role,
             mode,
             destination: None,
-            source: Source::Queue,
+            source: MessageSource::Queue,
             receiver,
             first: last,
             last,
@@ -111,8 +100,8 @@ impl<E> Link<E> {
     #[must_use]
     pub fn session(&self) -> Option<&str> {
         match &self.source {
-            Source::Session(session) => Some(session),
-            Source::Queue | Source::NotAssigned => None,
+            MessageSource::Session(session) => Some(session),
+            MessageSource::Queue | MessageSource::NotAssigned => None,
         }
     }
 
@@ -131,12 +120,9 @@ impl<E> Link<E> {
 
     /// Facts about the link for the list of clients (CON-24).
     pub(crate) fn identity(&self, policy: Option<Arc<str>>) -> LinkIdentity {
-        let (role, mode) = match self.role {
-            Role::Sender => (LinkRole::Sender, None),
-            Role::Receiver => (LinkRole::Receiver, Some(self.mode)),
-            Role::Browser => (LinkRole::Browser, None),
-        };
-        LinkIdentity { receiver: self.receiver, path: Arc::clone(&self.path), role, mode, policy }
+        let mode = (self.role == LinkRole::Receiver).then_some(self.mode);
+        let path = Arc::clone(&self.path);
+        LinkIdentity { receiver: self.receiver, path, role: self.role, mode, policy }
     }
 
     /// Stores the numbers of the link for the list of clients.
@@ -151,14 +137,14 @@ impl<E> Link<E> {
     /// Whether the link accepts requests: it is attached and not being closed.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        self.closing.is_none() && !matches!(self.source, Source::NotAssigned)
+        self.closing.is_none() && !matches!(self.source, MessageSource::NotAssigned)
     }
 
     /// Command that opens the flow of the link.
     pub(crate) const fn attach(&self) -> Command {
         match self.source {
-            Source::Session(_) => self.in_session(SessionCommand::Attach),
-            Source::Queue | Source::NotAssigned => {
+            MessageSource::Session(_) => self.in_session(SessionCommand::Attach),
+            MessageSource::Queue | MessageSource::NotAssigned => {
                 Command::Attach { receiver: self.receiver, mode: self.mode }
             }
         }
@@ -174,7 +160,11 @@ impl<E> Link<E> {
 
     /// Limits to send to the entity, unless they differ too little from the last ones
     /// ([`Flow::new_limits`]) or the link has no flow.
-    pub(crate) fn new_limits(&mut self, bounds: Bounds, unsettled_count: u32) -> Option<Limits> {
+    pub(crate) fn new_limits(
+        &mut self,
+        bounds: CreditBounds,
+        unsettled_count: u32,
+    ) -> Option<Limits> {
         let room = bounds.unsettled_max.saturating_sub(unsettled_count);
         let up_to = if bounds.paused || self.closing.is_some() {
             self.last

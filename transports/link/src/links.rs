@@ -18,8 +18,8 @@ mod deliver;
 mod end;
 mod event;
 mod flow;
+mod handle;
 mod receive;
-mod seam;
 mod session;
 
 use std::collections::HashMap;
@@ -30,13 +30,14 @@ use peeklock_core::clients::ClientGuard;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, Ticket};
+use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::{Outlet, Released, Reply, Request};
 
 pub use self::event::Event;
+pub use self::handle::{Handle, Issuer};
 use self::receive::Reservation;
 pub use self::receive::numbered_bytes;
-pub use self::seam::{Handle, Issuer};
-use crate::link::{Link, Role};
+use crate::link::Link;
 use crate::pending::{PendingRequest, PendingTable, slot_and_index};
 use crate::unsettled::{DeliveryPosition, Unsettled};
 
@@ -47,7 +48,8 @@ pub(crate) enum PendingAnswer<T> {
     Ignored,
     /// The receiver is attached.
     Attached,
-    /// The entity delivers nothing more to a link that is being closed.
+    /// The entity delivers nothing more to a link that is being closed, or is stopped because the
+    /// connection ends.
     Quiet,
     /// The link is detached.
     Detached,
@@ -80,10 +82,10 @@ pub struct Links<G: Issuer, T> {
     waits: HashMap<u32, (Ticket, u32)>,
     /// Commands that were not submitted yet, by link.
     groups: Vec<(u32, Vec<Request>)>,
-    /// Upper bound on the bytes of unanswered receives that do not wait (`promised_bytes`) and that
-    /// wait (`awaited_bytes`).
-    promised_bytes: u64,
-    awaited_bytes: u64,
+    /// Bytes reserved for the answers of receives that return immediately, and of receives that wait
+    /// for messages.
+    immediate_receive_bytes: u64,
+    waiting_receive_bytes: u64,
     window_bytes: u64,
     unsettled_max: u32,
     /// Number before the first delivery of each link.
@@ -112,8 +114,8 @@ impl<G: Issuer, T> Links<G, T> {
             pending: PendingTable::default(),
             waits: HashMap::new(),
             groups: Vec::new(),
-            promised_bytes: 0,
-            awaited_bytes: 0,
+            immediate_receive_bytes: 0,
+            waiting_receive_bytes: 0,
             window_bytes,
             unsettled_max,
             first: 0,
@@ -196,7 +198,7 @@ impl<G: Issuer, T> Links<G, T> {
         number: u32,
         entity: G::Entity,
         path: Arc<str>,
-        role: Role,
+        role: LinkRole,
         mode: ReceiveMode,
     ) {
         let mut link = Link::new(entity, path, role, mode, self.issuer.receiver_id(), self.first);
@@ -205,7 +207,7 @@ impl<G: Issuer, T> Links<G, T> {
             link.listed = client.link(link.identity(link.entity.policy()));
         }
         self.receivers.insert(link.receiver, number);
-        self.receiver_count += u64::from(role == Role::Receiver);
+        self.receiver_count += u64::from(role == LinkRole::Receiver);
         self.links.insert(number, link);
     }
 
@@ -261,7 +263,9 @@ impl<G: Issuer, T> Links<G, T> {
             }
             PendingAnswer::Attached => self.attached(id, number, path, result),
             PendingAnswer::Drained => self.drained(id, number, path, result),
-            PendingAnswer::Messages(promised) => self.received(id, number, promised, path, result),
+            PendingAnswer::Messages(reservation) => {
+                self.received(id, number, reservation, path, result)
+            }
             PendingAnswer::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
         }
     }

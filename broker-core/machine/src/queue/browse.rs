@@ -11,7 +11,7 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Returns messages in any state from a number on (PEK-03), within the bounds of PEK-08.
@@ -65,7 +65,7 @@ impl Queue {
         count_max: u32,
         enqueued_before: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_sessionless_delete(Lane::SubQueue(sub_queue))?;
         self.refuse_receive()?;
@@ -86,7 +86,7 @@ impl Queue {
         let delayed = self.delays.iter_from(sub_queue, SequenceNumber(0));
         to_delete.extend(
             delayed
-                .filter(|sequence| self.is_resting(*sequence))
+                .filter(|sequence| self.is_durably_delayed(*sequence))
                 .take_while(|sequence| self.is_enqueued_before(*sequence, before))
                 .take(count_max as usize),
         );
@@ -101,7 +101,7 @@ impl Queue {
         &mut self,
         to_delete: &[SequenceNumber],
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let (mut count, mut overlays_left) = (0, COMMAND_MOVES_MAX);
         for sequence in to_delete {

@@ -9,7 +9,7 @@ use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// DLQ-16, "expired".
 const TTL_EXPIRED: &str = "TTLExpiredException";
@@ -24,7 +24,7 @@ impl Queue {
         delivery_count: u32,
         properties: Option<Overlay>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let description = format!(
             "the message was not consumed after {delivery_count} delivery attempts, the maximum is {}",
@@ -49,7 +49,7 @@ impl Queue {
         sequence: SequenceNumber,
         properties: Option<Overlay>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         if !self.description.dead_lettering_on_message_expiration {
             self.remove_message(sequence, Removal::Expired, ctx, step);
@@ -79,7 +79,7 @@ impl Queue {
         verdict: Option<Overlay>,
         cause: DeadLetterCause,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         step.bytes_added += overlay_bytes(properties.as_ref()) + overlay_bytes(verdict.as_ref());
         let change = Change::DeadLettered {

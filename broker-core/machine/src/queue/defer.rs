@@ -13,7 +13,7 @@ use crate::ids::{ReceiverId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::slot::SlotState;
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Receives deferred messages by number, all or none (DEF-03).
@@ -24,7 +24,7 @@ impl Queue {
         sequences: &[SequenceNumber],
         holder: Option<ReceiverId>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if sub_queue == SubQueue::Main && self.sessions.is_some() {
             return Err(Rejection::session_lock_lost(format!(
@@ -47,7 +47,7 @@ impl Queue {
         receiver: ReceiverId,
         sequences: &[SequenceNumber],
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_receive()?;
         self.check_deferred(SubQueue::Main, sequences, ctx)?;
@@ -58,8 +58,8 @@ impl Queue {
                 receiver.0
             )));
         }
-        let held = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held());
-        let mode = held.map_or(ReceiveMode::PeekLock, |held| held.mode);
+        let hold = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.hold());
+        let mode = hold.map_or(ReceiveMode::PeekLock, |hold| hold.mode);
         Ok(self.hand_out_deferred(mode, sequences, Some(receiver), ctx, step))
     }
 
@@ -98,7 +98,7 @@ impl Queue {
         sequences: &[SequenceNumber],
         holder: Option<ReceiverId>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let messages = sequences
             .iter()
@@ -114,11 +114,11 @@ impl Queue {
         sub_queue: SubQueue,
         sequence: SequenceNumber,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
-        let is_delayed = self.is_resting(sequence)
+        let is_delayed = self.is_durably_delayed(sequence)
             && self.slots.get(sequence).is_some_and(|slot| slot.sub_queue == sub_queue);
-        if !is_delayed && !self.is_resting_deferred(sub_queue, sequence) {
+        if !is_delayed && !self.is_durably_deferred(sub_queue, sequence) {
             return Err(Rejection::message_not_found(sequence));
         }
         self.remove_message(sequence, Removal::Deleted, ctx, step);
@@ -127,7 +127,7 @@ impl Queue {
     }
 
     /// Whether a message is deferred, unlocked and durable.
-    fn is_resting_deferred(&self, sub_queue: SubQueue, sequence: SequenceNumber) -> bool {
+    fn is_durably_deferred(&self, sub_queue: SubQueue, sequence: SequenceNumber) -> bool {
         self.slots.get(sequence).is_some_and(|slot| {
             slot.state == SlotState::Deferred
                 && slot.sub_queue == sub_queue
@@ -142,7 +142,7 @@ impl Queue {
         sequence: SequenceNumber,
         now: Timestamp,
     ) -> bool {
-        self.is_resting_deferred(sub_queue, sequence)
+        self.is_durably_deferred(sub_queue, sequence)
             && self.slots.get(sequence).is_some_and(|slot| !self.is_expired(slot, now))
     }
 }

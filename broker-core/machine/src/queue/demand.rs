@@ -1,9 +1,10 @@
 //! Demand: waiting receivers and the order in which they get messages (RCV-16 to RCV-18).
 //!
 //! Each sub-queue has a ring of turns, and so has each held session. A receive call is served
-//! completely in its turn. A link gets up to 16 messages or 64 KiB and goes to the back of the
-//! ring. A link without credit, or without room in its connection, is not in the ring: it is
-//! skipped, so no message is locked for it.
+//! completely in its turn. A link gets messages up to `link_turn_count_max` or
+//! `link_turn_bytes_max` (by default 16 messages or 64 KiB) and goes to the back of the ring. A
+//! link without credit, or without room in its connection, is not in the ring: it is skipped, so no
+//! message is locked for it.
 //!
 //! The queue has the calls and links of its sub-queues; a held session has its own.
 
@@ -18,7 +19,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// A waiting receiver in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl Ring {
 
 /// A receive call that waits for its answer.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct ReceiveCall {
     pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
     pub(super) count_max: u32,
@@ -78,7 +79,7 @@ pub(super) struct Call {
 /// All receive calls that wait for their answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
-    waiting: BTreeMap<Ticket, Call>,
+    waiting: BTreeMap<Ticket, ReceiveCall>,
     deadlines: BTreeSet<(Timestamp, Ticket)>,
     /// Calls that have a holder.
     by_holder: BTreeSet<(ReceiverId, Ticket)>,
@@ -93,21 +94,21 @@ impl Calls {
         self.waiting.is_empty()
     }
 
-    pub(super) fn get(&self, ticket: Ticket) -> Option<&Call> {
+    pub(super) fn get(&self, ticket: Ticket) -> Option<&ReceiveCall> {
         self.waiting.get(&ticket)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Call)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &ReceiveCall)> {
         self.waiting.iter().map(|(ticket, call)| (*ticket, call))
     }
 
-    pub(super) fn insert(&mut self, ticket: Ticket, call: Call) {
+    pub(super) fn insert(&mut self, ticket: Ticket, call: ReceiveCall) {
         self.deadlines.insert((call.deadline, ticket));
         self.by_holder.extend(call.holder.map(|holder| (holder, ticket)));
         self.waiting.insert(ticket, call);
     }
 
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Call> {
+    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<ReceiveCall> {
         let call = self.waiting.remove(&ticket)?;
         self.deadlines.remove(&(call.deadline, ticket));
         if let Some(holder) = call.holder {
@@ -138,7 +139,7 @@ impl Calls {
 
 /// Limits of a link as its receiver sets them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+pub(super) struct LinkLimits {
     pub(super) delivery_limit: u64,
     pub(super) byte_limit: u64,
     pub(super) drain: Drain,
@@ -146,7 +147,7 @@ pub(super) struct Grant {
 
 /// A receiver link.
 #[derive(Clone, Debug)]
-pub(super) struct Link {
+pub(super) struct ReceiverLink {
     pub(super) lane: Lane,
     pub(super) mode: ReceiveMode,
     /// Messages and bytes delivered since the attach, each with its limit.
@@ -160,7 +161,7 @@ pub(super) struct Link {
     pub(super) drain: Option<Ticket>,
 }
 
-impl Link {
+impl ReceiverLink {
     /// Returns a link without credit.
     pub(super) const fn new(lane: Lane, mode: ReceiveMode) -> Self {
         Self {
@@ -193,9 +194,9 @@ impl Queue {
         &mut self,
         ticket: Ticket,
         receiver: ReceiverId,
-        grant: Grant,
+        limits: LinkLimits,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if let Some(link) = self.link(receiver)
             && link.drain.is_some()
@@ -210,10 +211,10 @@ impl Queue {
             return Err(unknown_link(receiver));
         };
         let had_credit = link.credit() > 0;
-        link.delivery_limit = grant.delivery_limit;
-        link.byte_limit = grant.byte_limit;
+        link.delivery_limit = limits.delivery_limit;
+        link.byte_limit = limits.byte_limit;
         let is_use = had_credit || link.credit() > 0;
-        let answer = match grant.drain {
+        let answer = match limits.drain {
             Drain::No => Answer::Now(Outcome::Granted { unused: link.credit() }, Gate::Open),
             Drain::Yes => {
                 link.drain = Some(ticket);
@@ -256,11 +257,11 @@ impl Queue {
     }
 
     /// Returns a link of a sub-queue or of a session's holder.
-    pub(super) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
+    pub(super) fn link(&self, receiver: ReceiverId) -> Option<&ReceiverLink> {
         self.links.get(&receiver).or_else(|| self.sessions.as_ref()?.link(receiver))
     }
 
-    fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
+    fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut ReceiverLink> {
         match self.links.get_mut(&receiver) {
             Some(link) => Some(link),
             None => self.sessions.as_mut()?.link_mut(receiver),
@@ -268,7 +269,7 @@ impl Queue {
     }
 
     /// Removes a link from its ring, its table and the set of links with credit.
-    pub(super) fn remove_link(&mut self, receiver: ReceiverId) -> Option<Link> {
+    pub(super) fn remove_link(&mut self, receiver: ReceiverId) -> Option<ReceiverLink> {
         let link = match self.links.remove(&receiver) {
             Some(link) => link,
             None => self.sessions.as_mut()?.take_link(receiver)?,
@@ -289,7 +290,7 @@ impl Queue {
             Lane::Session(index) => {
                 let Some(sessions) = &mut self.sessions else { return 0 };
                 sessions.note_busy(index);
-                sessions.held_mut(index).map_or(0, |held| held.ring.take_turn(demand))
+                sessions.hold_mut(index).map_or(0, |hold| hold.ring.take_turn(demand))
             }
         }
     }
@@ -301,8 +302,8 @@ impl Queue {
             Lane::Session(index) => self
                 .sessions
                 .as_mut()
-                .and_then(|sessions| sessions.held_mut(index))
-                .map(|held| &mut held.ring),
+                .and_then(|sessions| sessions.hold_mut(index))
+                .map(|hold| &mut hold.ring),
         };
         if let Some(ring) = ring {
             ring.turns.remove(&turn);
@@ -312,7 +313,7 @@ impl Queue {
     pub(super) fn ring(&self, lane: Lane) -> Option<&Ring> {
         match lane {
             Lane::SubQueue(which) => Some(&self.sub_queue(which).ring),
-            Lane::Session(index) => Some(&self.sessions.as_ref()?.get(index)?.held()?.ring),
+            Lane::Session(index) => Some(&self.sessions.as_ref()?.get(index)?.hold()?.ring),
         }
     }
 
@@ -328,7 +329,12 @@ impl Queue {
     }
 
     /// Serves the sessions that may have both demand and messages.
-    pub(super) fn match_sessions(&mut self, left: &mut usize, ctx: &mut Ctx<'_>, step: &mut Step) {
+    pub(super) fn match_sessions(
+        &mut self,
+        left: &mut usize,
+        ctx: &mut Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         if self.sessions.is_none() || self.is_session_behind(ctx.now) {
             return;
         }
@@ -353,7 +359,7 @@ impl Queue {
         lane: Lane,
         left: &mut usize,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         while *left > 0
             && let Some((turn, demand)) = self.ring(lane).and_then(Ring::first)
@@ -398,8 +404,8 @@ impl Queue {
     }
 
     /// Answers a call with the available messages within its bounds (RCV-12, RCV-13). Returns the
-    /// number of steps.
-    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
+    /// work.
+    fn serve_call(&mut self, ticket: Ticket, ctx: &mut Ctx<'_>, step: &mut StepOutput) -> usize {
         let Some(call) = self.remove_call(ticket) else { return 0 };
         let room = self.available_count(call.lane).min(u64::from(call.count_max));
         let mut messages = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
@@ -418,7 +424,7 @@ impl Queue {
             messages.push(facts);
         }
         self.touch(ctx.now);
-        let served = messages.iter().map(MessageFacts::steps).sum();
+        let served = messages.iter().map(MessageFacts::work).sum();
         step.effects.push(Effect::Answer {
             ticket,
             result: Ok(Outcome::Received(messages)),
@@ -438,13 +444,19 @@ impl Queue {
         }
     }
 
-    /// Serves a link for one turn: at most 16 messages or 64 KiB. Returns the number of steps.
-    fn serve_link(&mut self, receiver: ReceiverId, ctx: &mut Ctx<'_>, step: &mut Step) -> usize {
+    /// Serves a link for one turn, up to the limits on messages and bytes of a turn. Returns the
+    /// work.
+    fn serve_link(
+        &mut self,
+        receiver: ReceiverId,
+        ctx: &mut Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> usize {
         let Some(link) = self.link(receiver) else { return 0 };
         let (lane, mode) = (link.lane, link.mode);
         let mut credit = link.credit();
         let room = link.byte_limit.saturating_sub(link.delivered_bytes);
-        let (mut count, mut bytes, mut steps) = (0usize, 0u64, 0usize);
+        let (mut count, mut bytes, mut work) = (0usize, 0u64, 0usize);
         let turn_max = ctx.limits.link_turn_count_max;
         while credit > 0
             && bytes < room
@@ -456,7 +468,7 @@ impl Queue {
             credit -= 1;
             count += 1;
             bytes += u64::from(facts.size);
-            steps += facts.steps();
+            work += facts.work();
             step.effects.push(Effect::Deliver { receiver, facts, gate: gate_of(mode) });
         }
         if let Some(link) = self.link_mut(receiver) {
@@ -464,7 +476,7 @@ impl Queue {
             link.delivered_bytes += bytes;
         }
         self.touch(ctx.now);
-        steps
+        work
     }
 
     /// Hands an available message to a receiver: locks it, or removes it from the queue.
@@ -474,7 +486,7 @@ impl Queue {
         mode: ReceiveMode,
         holder: Option<ReceiverId>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Option<MessageFacts> {
         let slot = *self.slots.get(sequence)?;
         let mut facts = self.facts(sequence, &slot, MessageView::Received);
@@ -491,13 +503,13 @@ impl Queue {
     }
 
     /// Returns the credit of draining links (RCV-18).
-    pub(super) fn end_drains(&mut self, step: &mut Step) {
+    pub(super) fn end_drains(&mut self, step: &mut StepOutput) {
         for receiver in std::mem::take(&mut self.draining) {
             self.end_drain(receiver, step);
         }
     }
 
-    fn end_drain(&mut self, receiver: ReceiverId, step: &mut Step) {
+    fn end_drain(&mut self, receiver: ReceiverId, step: &mut StepOutput) {
         let Some(link) = self.link_mut(receiver) else { return };
         let Some(ticket) = link.drain.take() else { return };
         let unused = link.credit();

@@ -8,7 +8,7 @@ use crate::command::{Counts, Described};
 use crate::description::SubscriptionDescription;
 use crate::ids::SequenceNumber;
 use crate::time::Timestamp;
-use crate::{Accepted, MemoryUse};
+use crate::{AcceptedMessages, MemoryUse};
 
 impl Queue {
     /// Message counts, in constant time (CNT-07).
@@ -53,7 +53,7 @@ impl Queue {
     /// Live figures, in constant time (CON-04).
     #[must_use]
     pub fn readings(&self) -> Readings {
-        let held = self.sessions.as_ref().map_or(0, |sessions| sessions.counts().locked);
+        let session_locks = self.sessions.as_ref().map_or(0, |sessions| sessions.counts().locked);
         let (size_bytes_max, status) = match self.subscription_description() {
             Some(subscription) => (0, subscription.status),
             None => (self.description.size_bytes_max(), self.description.status),
@@ -64,15 +64,15 @@ impl Queue {
             oldest_at: self.oldest_available_at(),
             last_sequence: self.last_sequence,
             receivers: self.receiver_count() as u64,
-            locks: self.locks.len() as u64 + held,
+            locks: self.locks.len() as u64 + session_locks,
             size_bytes_max,
             status,
         }
     }
 
     /// Returns the durable messages above a number, up to the first one that is not durable.
-    pub(super) fn accepted_above(&self, seen: SequenceNumber) -> Accepted {
-        let mut accepted = Accepted { last: seen, count: 0 };
+    pub(super) fn accepted_above(&self, seen: SequenceNumber) -> AcceptedMessages {
+        let mut accepted = AcceptedMessages { last: seen, count: 0 };
         while accepted.last < self.last_sequence {
             let next = accepted.last.next();
             match self.slots.get(next) {

@@ -40,7 +40,7 @@ impl Queue {
             Change::Removed { sequence, .. } => {
                 self.take(*sequence);
             }
-            Change::Counted { sequence, delivery_count, delayed_until } => {
+            Change::DeliveryCounted { sequence, delivery_count, delayed_until } => {
                 self.alter(*sequence, |slot| slot.delivery_count = *delivery_count);
                 self.delay(*sequence, *delayed_until);
                 // The batch of the destination deletes the record, so this record must not be

@@ -12,7 +12,7 @@ use crate::path::SubQueue;
 use crate::sequence_set::SequenceSet;
 use crate::slot::{Slot, SlotState, SlotTable};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Instants at which messages of the main queue may expire. Each available message has an entry in
 /// exactly one of the three indexes.
@@ -22,12 +22,12 @@ pub(super) struct Expiry {
     own: DueIndex,
     /// Entries by the default TTL, in the order of numbers, which is the order of enqueueing.
     in_order: SequenceSet,
-    /// Entries by the default TTL for messages in [`Self::set_back`], by their instant of
-    /// enqueueing.
-    earlier: DueIndex,
-    /// Messages with an earlier instant than a message with a lower number, because the clock was
-    /// set back while the broker was down; available or not.
-    set_back: SequenceSet,
+    /// Entries by the default TTL for `set_back_messages`, by their instant of enqueueing.
+    set_back_by_instant: DueIndex,
+    /// Messages that were enqueued at an earlier instant than a message with a lower number,
+    /// because the clock was set back while the broker was down. The order of numbers does not hold
+    /// for them. Also contains messages that are not available and so have no entry.
+    set_back_messages: SequenceSet,
     /// The latest instant of enqueueing.
     latest_at: Timestamp,
 }
@@ -40,7 +40,7 @@ impl Expiry {
             return;
         }
         if slot.enqueued_at < self.latest_at {
-            self.set_back.insert(sequence);
+            self.set_back_messages.insert(sequence);
         }
         self.latest_at = self.latest_at.max(slot.enqueued_at);
     }
@@ -48,14 +48,14 @@ impl Expiry {
     /// Removes all data about a message.
     pub(super) fn forget(&mut self, sequence: SequenceNumber, slot: &Slot) {
         self.unwatch(sequence, slot);
-        self.set_back.remove(sequence);
+        self.set_back_messages.remove(sequence);
     }
 
     fn watch(&mut self, sequence: SequenceNumber, slot: &Slot) {
         if !slot.expires_at.is_never() {
             self.own.insert(slot.expires_at, sequence);
-        } else if self.set_back.contains(sequence) {
-            self.earlier.insert(slot.enqueued_at, sequence);
+        } else if self.set_back_messages.contains(sequence) {
+            self.set_back_by_instant.insert(slot.enqueued_at, sequence);
         } else {
             self.in_order.insert(sequence);
         }
@@ -66,7 +66,7 @@ impl Expiry {
         if !slot.expires_at.is_never() {
             self.own.remove(slot.expires_at, sequence);
         } else if !self.in_order.remove(sequence) {
-            self.earlier.remove(slot.enqueued_at, sequence);
+            self.set_back_by_instant.remove(slot.enqueued_at, sequence);
         }
     }
 
@@ -82,7 +82,7 @@ impl Expiry {
         });
         let by_default = in_order
             .into_iter()
-            .chain(self.earlier.first())
+            .chain(self.set_back_by_instant.first())
             .map(|(enqueued_at, sequence)| (enqueued_at.plus(by_default), sequence))
             .filter(|(at, _)| !at.is_never());
         by_default.chain(self.own.first()).min()
@@ -98,11 +98,11 @@ impl Expiry {
     ) -> impl Iterator<Item = (Timestamp, SequenceNumber)> {
         let first = self.first_in_order_from(slots, by_default, from);
         let in_order = self.in_order.iter_from(first);
-        let earlier = self.earlier.range(enqueued(from, by_default)..);
+        let set_back = self.set_back_by_instant.range(enqueued(from, by_default)..);
         merged(
             self.own.range(from..),
             in_order.map_while(move |sequence| Self::by_default(slots, by_default, sequence)),
-            earlier.map_while(move |(at, sequence)| expiring(at, by_default, sequence)),
+            set_back.map_while(move |(at, sequence)| expiring(at, by_default, sequence)),
             Ord::min,
         )
     }
@@ -118,11 +118,11 @@ impl Expiry {
         let end = self.first_in_order_from(slots, by_default, before);
         let last = end.0.checked_sub(1).map(SequenceNumber);
         let in_order = last.into_iter().flat_map(|last| self.in_order.iter_back_from(last));
-        let earlier = self.earlier.range(..enqueued(before, by_default)).rev();
+        let set_back = self.set_back_by_instant.range(..enqueued(before, by_default)).rev();
         merged(
             self.own.range(..before).rev(),
             in_order.filter_map(move |sequence| Self::by_default(slots, by_default, sequence)),
-            earlier.filter_map(move |(at, sequence)| expiring(at, by_default, sequence)),
+            set_back.filter_map(move |(at, sequence)| expiring(at, by_default, sequence)),
             Ord::max,
         )
     }
@@ -163,12 +163,12 @@ impl Expiry {
     pub(super) fn watches(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
         self.own.contains(slot.expires_at, sequence)
             || self.in_order.contains(sequence)
-            || self.earlier.contains(slot.enqueued_at, sequence)
+            || self.set_back_by_instant.contains(slot.enqueued_at, sequence)
     }
 
     /// Number of entries.
     pub(super) fn len(&self) -> u64 {
-        (self.own.len() + self.earlier.len()) as u64 + self.in_order.len()
+        (self.own.len() + self.set_back_by_instant.len()) as u64 + self.in_order.len()
     }
 
     fn remove(&mut self, slots: &SlotTable, sequence: SequenceNumber) {
@@ -264,7 +264,7 @@ impl Queue {
 
     /// Removes or dead-letters expired, unlocked messages, oldest first, while there is an active
     /// receiver (EXP-31, EXP-34).
-    pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn expire(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut StepOutput) {
         self.empty_expired_sessions(moves, ctx, step);
         if !self.has_active_receiver() {
             return;
@@ -277,7 +277,8 @@ impl Queue {
             *moves -= 1;
             // A locked or in-flight message gets an entry again when it is offered.
             self.expiry.remove(&self.slots, sequence);
-            let due = (self.is_available(sequence, SubQueue::Main) || self.is_resting(sequence))
+            let due = (self.is_available(sequence, SubQueue::Main)
+                || self.is_durably_delayed(sequence))
                 && self.slots.get(sequence).is_some_and(|slot| self.is_expired(slot, ctx.now));
             if !due {
                 continue;
@@ -295,7 +296,7 @@ impl Queue {
 
     /// Empties expired sessions (EXP-41, EXP-44). Their messages are not available from the instant
     /// at which the first message expired, in however many steps they are removed (EXP-45).
-    fn empty_expired_sessions(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    fn empty_expired_sessions(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut StepOutput) {
         while *moves > 0
             && let Some(expiring) =
                 self.sessions.as_mut().and_then(|sessions| sessions.expiring.front_mut())

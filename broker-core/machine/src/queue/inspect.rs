@@ -7,13 +7,13 @@ use std::sync::Arc;
 use super::Queue;
 use super::expire::merged;
 use super::facts::MessageView;
-use super::session::{Held, Session};
+use super::session::{Session, SessionHold};
 use crate::command::MessageFacts;
 use crate::error::Rejection;
 use crate::excerpt::{
-    ENTRIES_MAX, EXAMINED_MAX, MachineExcerpt, Place, ROW_STEPS_MAX, check, first_entry,
-    first_number, first_place, is_in_range, page_of_heads, steps_to_count, steps_to_examine,
-    timeline,
+    ENTRIES_MAX, EXAMINED_MAX, ListPosition, MachineExcerpt, ROW_WORK_MAX, check, first_entry,
+    first_number, first_place, is_in_range, page_of_heads, timeline, work_to_count,
+    work_to_examine,
 };
 use crate::ids::{ReceiverId, SequenceNumber};
 use crate::inspect::{
@@ -59,31 +59,31 @@ impl Queue {
         })
     }
 
-    /// Number of steps of an inquiry, which is never long unless its first message is.
-    pub(crate) fn steps_of_inquiry(&self, inquiry: &Inquiry) -> u64 {
+    /// Work of an inquiry, which is never long unless its first message is.
+    pub(crate) fn work_of_inquiry(&self, inquiry: &Inquiry) -> u64 {
         let sessions = self.sessions.as_ref().map(|sessions| sessions.counts());
         match inquiry {
             Inquiry::Heads(query) => {
                 let all = self.slots.len() as u64;
                 let count = all.min(u64::from(query.count_max));
                 let first = 1 + self.tally.overlay_bound(1);
-                let rows = (count + self.tally.overlay_bound(count)).min(ROW_STEPS_MAX.max(first));
-                steps_to_examine(all, EXAMINED_MAX) + rows
+                let rows = (count + self.tally.overlay_bound(count)).min(ROW_WORK_MAX.max(first));
+                work_to_examine(all, EXAMINED_MAX) + rows
             }
             Inquiry::Locks(query) => {
-                let held = sessions.map_or(0, |counts| counts.locked);
-                let of_sessions = held.min(u64::from(query.count_max));
-                steps_to_examine(self.locks.place_count() as u64, LOOKED_UP_MAX)
-                    .max(steps_to_examine(held, EXAMINED_MAX) + of_sessions)
+                let locked = sessions.map_or(0, |counts| counts.locked);
+                let of_sessions = locked.min(u64::from(query.count_max));
+                work_to_examine(self.locks.place_count() as u64, LOOKED_UP_MAX)
+                    .max(work_to_examine(locked, EXAMINED_MAX) + of_sessions)
             }
             Inquiry::Sessions(query) => {
                 let all = sessions.map_or(0, |counts| counts.existing);
-                steps_to_examine(all, EXAMINED_MAX) + all.min(u64::from(query.count_max))
+                work_to_examine(all, EXAMINED_MAX) + all.min(u64::from(query.count_max))
             }
             Inquiry::SessionState { .. } => 1,
             Inquiry::Timeline(query) => match query.of {
-                TimelineOf::Scheduled => steps_to_count(self.schedule.len()),
-                TimelineOf::Expiring => steps_to_examine(self.expiry.len(), LOOKED_UP_MAX),
+                TimelineOf::Scheduled => work_to_count(self.schedule.len()),
+                TimelineOf::Expiring => work_to_examine(self.expiry.len(), LOOKED_UP_MAX),
             },
         }
     }
@@ -121,7 +121,7 @@ impl Queue {
                 && (slot.state == SlotState::Scheduled || is_in_range(query, slot.enqueued_at));
             is_shown.then(|| self.head(sequence, slot, now))
         };
-        let places: Box<dyn Iterator<Item = Place> + '_> = match query.order {
+        let places: Box<dyn Iterator<Item = ListPosition> + '_> = match query.order {
             HeadOrder::Number => {
                 let numbers = self.numbers(sub_queue, session, query);
                 Box::new(numbers.map(|sequence| (Timestamp::NONE, sequence)))
@@ -321,7 +321,7 @@ impl Queue {
         let index = slot.lock?;
         match (&self.sessions, slot.sub_queue) {
             (Some(sessions), SubQueue::Main) => {
-                Some(session_lock(sessions.get(sessions.of(sequence)?)?.held()?))
+                Some(session_lock(sessions.get(sessions.of(sequence)?)?.hold()?))
             }
             _ => self.message_lock(index),
         }
@@ -376,24 +376,24 @@ impl Queue {
         let Some(sessions) = &self.sessions else {
             return Excerpt::Locks { locks: Vec::new(), next: None, count: 0 };
         };
-        let mut held = sessions.holders_from(ReceiverId(query.from)).peekable();
+        let mut holds = sessions.holders_from(ReceiverId(query.from)).peekable();
         let mut locks = Vec::new();
-        for (session, held) in held.by_ref().take(EXAMINED_MAX) {
+        for (session, hold) in holds.by_ref().take(EXAMINED_MAX) {
             let row = LockRow {
-                sequence: held.locks.first().map_or(SequenceNumber(0), |lock| lock.sequence()),
+                sequence: hold.locks.first().map_or(SequenceNumber(0), |lock| lock.sequence()),
                 session: Some(Arc::clone(session.name())),
-                message_count: held.locks.len() as u64,
+                message_count: hold.locks.len() as u64,
                 delivery_count: 0,
-                lock: session_lock(held),
+                lock: session_lock(hold),
             };
             let is_listed = query.after.is_none_or(|last| row.key(query.order) > last);
-            if is_listed && held.ended.is_none() {
+            if is_listed && hold.ended.is_none() {
                 locks.push(row);
             }
         }
         locks.sort_by_cached_key(|row| row.key(query.order));
         locks.truncate(query.count_max as usize);
-        let next = held.peek().map(|(_, held)| held.receiver.0);
+        let next = holds.peek().map(|(_, hold)| hold.receiver.0);
         Excerpt::Locks { locks, next, count: sessions.counts().locked }
     }
 
@@ -490,12 +490,12 @@ impl Queue {
     }
 }
 
-fn session_lock(held: &Held) -> LockFacts {
+fn session_lock(hold: &SessionHold) -> LockFacts {
     LockFacts {
-        taken_at: held.taken_at,
-        until: held.until,
-        renewals: held.renewals,
-        holder: Some(held.receiver),
+        taken_at: hold.taken_at,
+        until: hold.until,
+        renewals: hold.renewals,
+        holder: Some(hold.receiver),
         is_of_session: true,
     }
 }
@@ -510,6 +510,6 @@ fn session_row(session: &Session, oldest_at: Option<Timestamp>) -> SessionRow {
         oldest_at,
         is_stuck: false,
         state: session.state().map(|state| StateSummary { size: state.size, set_at: state.set_at }),
-        lock: session.held().filter(|held| held.ended.is_none()).map(session_lock),
+        lock: session.hold().filter(|hold| hold.ended.is_none()).map(session_lock),
     }
 }

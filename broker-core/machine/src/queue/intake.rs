@@ -10,7 +10,7 @@ use crate::intake::{Intake, Quota};
 use crate::peers::Peers;
 use crate::slot::SlotState;
 use crate::time::TimeSpan;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Intake for Queue {
     fn quota(&self) -> Quota<'_> {
@@ -44,7 +44,7 @@ impl Intake for Queue {
     }
 
     fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
-        self.is_waiting(sequence)
+        self.is_durably_scheduled(sequence)
     }
 
     fn peers(&self) -> &Peers {
@@ -56,7 +56,7 @@ impl Intake for Queue {
         change: Change,
         durability: Durability,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         self.change(change, durability, ctx, step);
     }

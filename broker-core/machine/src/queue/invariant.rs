@@ -50,7 +50,7 @@ impl Queue {
                 && !self.transfers.is_to_be_reoffered(sequence);
             let until = self.delays.until(slot.sub_queue, sequence);
             if until.is_some() != slot.is_delayed()
-                || self.is_resting(sequence) != (rests && slot.is_delayed())
+                || self.is_durably_delayed(sequence) != (rests && slot.is_delayed())
             {
                 return broken(format!(
                     "{sequence} is delayed or not, contrary to its state {slot:?}"
@@ -105,7 +105,7 @@ impl Queue {
             return broken(format!("tally {:?} against slots {tally:?} (LIF-02)", self.tally));
         }
         let sessions = self.sessions.iter().flat_map(|sessions| sessions.iter());
-        let of_sessions = sessions.filter_map(|(_, session)| Some(session.held()?.locks.len()));
+        let of_sessions = sessions.filter_map(|(_, session)| Some(session.hold()?.locks.len()));
         let locks = self.locks.len() + of_sessions.sum::<usize>();
         if locked != locks {
             return broken(format!("{locks} locks for {locked} locked messages"));
@@ -196,8 +196,8 @@ impl Queue {
             if sessions.of(sequence).is_some() != belongs {
                 return Err(BrokenInvariant(format!("{sequence} is not in exactly one session")));
             }
-            let held = sessions.of(sequence).and_then(|index| sessions.get(index)?.held());
-            if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && held.is_none() {
+            let hold = sessions.of(sequence).and_then(|index| sessions.get(index)?.hold());
+            if slot.sub_queue == SubQueue::Main && slot.lock.is_some() && hold.is_none() {
                 return Err(BrokenInvariant(format!(
                     "{sequence} is locked in a session without a holder (SES-11)"
                 )));

@@ -8,7 +8,7 @@ use crate::ids::SequenceNumber;
 use crate::lock_table::LockTable;
 use crate::path::SubQueue;
 use crate::slot::{LockIndex, Mark, Slot, SlotState};
-use crate::{Ctx, StageNumber, Step};
+use crate::{Ctx, StageNumber, StepOutput};
 
 impl Queue {
     /// Removes a message permanently. Its bytes are freed when the removal is durable.
@@ -17,7 +17,7 @@ impl Queue {
         sequence: SequenceNumber,
         reason: Removal,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
         let overlay_count = slot.overlay_count;
@@ -126,7 +126,7 @@ impl Queue {
             return;
         }
         match slot.state {
-            SlotState::Active if slot.is_delayed() => self.rest(sequence, &slot),
+            SlotState::Active if slot.is_delayed() => self.register_delayed(sequence, &slot),
             SlotState::Active => {
                 let leaves = self.leaves(&slot);
                 match (&mut self.sessions, slot.sub_queue) {
@@ -171,7 +171,7 @@ impl Queue {
     ) -> Option<&LockTable> {
         match (&self.sessions, which) {
             (Some(sessions), SubQueue::Main) => {
-                Some(&sessions.get(sessions.of(sequence)?)?.held()?.locks)
+                Some(&sessions.get(sessions.of(sequence)?)?.hold()?.locks)
             }
             _ => Some(&self.locks),
         }
@@ -182,8 +182,8 @@ impl Queue {
         match (&mut self.sessions, which) {
             (Some(sessions), SubQueue::Main) => {
                 let index = sessions.of(sequence);
-                if let Some(held) = index.and_then(|index| sessions.held_mut(index)) {
-                    held.locks.remove(lock);
+                if let Some(hold) = index.and_then(|index| sessions.hold_mut(index)) {
+                    hold.locks.remove(lock);
                 }
             }
             _ => {

@@ -10,11 +10,11 @@ use crate::lock_table::Lock;
 use crate::path::SubQueue;
 use crate::slot::{LockIndex, Slot};
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// A lock that was looked up and is in force, so its owner may settle.
 #[derive(Clone, Copy)]
-pub(crate) struct HeldLock {
+pub(crate) struct LockInForce {
     pub(super) token: LockToken,
     pub(super) index: LockIndex,
     pub(super) sequence: SequenceNumber,
@@ -34,12 +34,12 @@ impl Queue {
         let which = slot.sub_queue;
         if let (Some(sessions), SubQueue::Main) = (&mut self.sessions, which) {
             // The lock of the session covers its messages (SES-14): their locks end with it.
-            let held = sessions.held_mut(sessions.of(sequence)?)?;
-            let token = LockToken::in_session(sequence, held.epoch, random);
-            let until = held.until;
+            let hold = sessions.hold_mut(sessions.of(sequence)?)?;
+            let token = LockToken::in_session(sequence, hold.epoch, random);
+            let until = hold.until;
             let taken_at = ctx.now;
             let lock = Lock { token, until: Timestamp::NEVER, holder: None, taken_at };
-            slot.lock = Some(held.locks.insert(lock)?);
+            slot.lock = Some(hold.locks.insert(lock)?);
             sessions.withdraw(sequence);
             return Some((token, until));
         }
@@ -52,14 +52,14 @@ impl Queue {
     }
 
     /// Returns a lock of this sub-queue that is still in force (SET-20).
-    pub(super) fn held(
+    pub(super) fn lock_in_force(
         &self,
         sub_queue: SubQueue,
         token: LockToken,
         now: Timestamp,
-    ) -> Result<HeldLock, Rejection> {
+    ) -> Result<LockInForce, Rejection> {
         let sequence = token.sequence();
-        let held = || {
+        let find = || {
             let slot = *self.slots.get(sequence)?;
             let index = slot.lock?;
             let lock = self.lock_table(sequence, slot.sub_queue)?.get(index)?;
@@ -67,7 +67,7 @@ impl Queue {
                 && lock.until > now
                 && slot.sub_queue == sub_queue
                 && self.end_of_detached(lock.holder).is_none();
-            in_force.then_some(HeldLock { token, index, sequence, slot })
+            in_force.then_some(LockInForce { token, index, sequence, slot })
         };
         // After the end of a session lock, its tokens fail with `SessionLockLost`; a token that is
         // used twice fails as lost message lock (SES-15, SET-13).
@@ -78,7 +78,7 @@ impl Queue {
                 "the session lock that {token} belongs to has expired or was released"
             )));
         }
-        held().ok_or_else(|| Rejection::message_lock_lost(token))
+        find().ok_or_else(|| Rejection::message_lock_lost(token))
     }
 
     /// Sets the end of a lock to now plus LockDuration; token and delivery count stay (SET-18).
@@ -88,8 +88,8 @@ impl Queue {
         token: LockToken,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
-        let held = self.renewable(sub_queue, token, ctx)?;
-        let until = self.renew_held(&held, ctx);
+        let lock = self.renewable(sub_queue, token, ctx)?;
+        let until = self.renew_lock_in_force(&lock, ctx);
         self.touch(ctx.now);
         Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
     }
@@ -100,25 +100,25 @@ impl Queue {
         sub_queue: SubQueue,
         token: LockToken,
         ctx: &Ctx<'_>,
-    ) -> Result<HeldLock, Rejection> {
+    ) -> Result<LockInForce, Rejection> {
         if sub_queue == SubQueue::Main && self.sessions.is_some() {
             return Err(Rejection::invalid_operation(format!(
                 "messages of `{}` are locked with their session; renew the session lock instead",
                 self.path()
             )));
         }
-        self.held(sub_queue, token, ctx.now)
+        self.lock_in_force(sub_queue, token, ctx.now)
     }
 
     /// Renews a lock that [`Queue::renewable`] returned; returns its new end.
-    pub(super) fn renew_held(&mut self, held: &HeldLock, ctx: &Ctx<'_>) -> Timestamp {
+    pub(super) fn renew_lock_in_force(&mut self, lock: &LockInForce, ctx: &Ctx<'_>) -> Timestamp {
         let until = ctx.now.plus(self.description.lock_duration);
-        self.locks.renew(held.index, until);
+        self.locks.renew(lock.index, until);
         until
     }
 
     /// Ends the locks whose time is over; each counts as a failed delivery (SET-28).
-    pub(super) fn end_locks(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn end_locks(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut StepOutput) {
         while *moves > 0 {
             let Some(lock) = self.locks.first().copied().filter(|lock| lock.until <= ctx.now)
             else {
@@ -132,7 +132,13 @@ impl Queue {
 
     /// Ends a lock whose time is over or whose holder is gone. Its delivery has failed, unless the
     /// broker ended the link (SET-31).
-    pub(super) fn end_lock(&mut self, lock: &Lock, end: LinkEnd, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn end_lock(
+        &mut self,
+        lock: &Lock,
+        end: LinkEnd,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         match end {
             LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
                 self.fail_delivery(lock.sequence(), ctx, step);

@@ -53,7 +53,6 @@ mod schedule;
 mod send;
 mod session;
 mod settle;
-mod steps;
 mod subscription;
 mod tally;
 #[cfg(test)]
@@ -66,10 +65,11 @@ mod tests;
 mod transaction;
 mod transfer;
 mod update;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use self::demand::{Call, Calls, Grant, Lane, Link, Ring};
+use self::demand::{Calls, Lane, LinkLimits, ReceiveCall, ReceiverLink, Ring};
 use self::expire::Expiry;
 use self::facts::MessageView;
 use self::outbox::OutboxRole;
@@ -90,7 +90,8 @@ use super::sequence_set::SequenceSet;
 use super::slot::{Mark, SlotTable};
 use super::usage::Usage;
 use super::{
-    Accepted, CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step,
+    AcceptedMessages, CorruptRecord, Ctx, Machine, MemoryUse, MoveLimit, Preparation, StageNumber,
+    StepOutput,
 };
 use crate::change::{Change, Durability};
 use crate::command::{Command, LinkEnd, Outcome, ReceiveMode};
@@ -109,8 +110,8 @@ pub(crate) use self::transaction::PlannedOperation;
 pub use crate::config::{ForwardingConfig, QueueConfig};
 
 /// Maximum number of messages that one command moves in addition to the messages that it names. The
-/// passage of time has a bound of its own, [`Queue::moves`].
-const COMMAND_MOVES_MAX: usize = Moves::Many.max();
+/// passage of time has a bound of its own, [`Queue::move_limit`].
+const COMMAND_MOVES_MAX: usize = MoveLimit::Many.max();
 
 /// Maximum number of messages that one step hands out, and of sessions that it grants. The last
 /// receive call of a step is still served completely. The next step continues at once.
@@ -143,12 +144,12 @@ pub struct Queue {
     /// Messages with a synced change that is not yet durable, by its stage.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     /// Links to sub-queues. The link and the calls of a session's holder are in the held session.
-    links: BTreeMap<ReceiverId, Link>,
+    links: BTreeMap<ReceiverId, ReceiverLink>,
     /// Links whose drain is answered at the end of the list of commands.
     draining: Vec<ReceiverId>,
     calls: Calls,
-    /// Maximum number of messages that time moves in a step, and whether the last step reached it.
-    moves: Moves,
+    /// Limit on the messages that time moves in a step, and whether the last step reached it.
+    move_limit: MoveLimit,
     is_behind: bool,
     /// Whether unmatched demand and messages may exist, because a step serves a limited number.
     is_demand_behind: bool,
@@ -208,7 +209,7 @@ impl Queue {
             links: BTreeMap::new(),
             draining: Vec::new(),
             calls: Calls::default(),
-            moves: Moves::default(),
+            move_limit: MoveLimit::default(),
             is_behind: false,
             is_demand_behind: false,
             transfers: Transfers::default(),
@@ -267,7 +268,13 @@ impl Queue {
 
     /// Carries a change out and adds it to the step.
     #[inline]
-    fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+    fn change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         // The change is built in its final place: it is large, and most copying of the machine is
         // here.
         step.changes.push(change);
@@ -304,7 +311,7 @@ impl Machine for Queue {
         sub_queue: SubQueue,
         command: Command,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         match command {
             Command::Send { .. }
@@ -333,7 +340,7 @@ impl Machine for Queue {
                 self.cancel_scheduled(sub_queue, &sequences, ctx, step)
             }
             Command::Receive { mode, count_max, bytes_max, wait, holder } => {
-                let call = Call {
+                let call = ReceiveCall {
                     lane: Lane::SubQueue(sub_queue),
                     mode,
                     count_max,
@@ -350,8 +357,8 @@ impl Machine for Queue {
             }
             Command::Attach { receiver, mode } => self.attach(sub_queue, receiver, mode, ctx),
             Command::Grant { receiver, delivery_limit, byte_limit, drain } => {
-                let grant = Grant { delivery_limit, byte_limit, drain };
-                self.grant(ticket, receiver, grant, ctx, step)
+                let limits = LinkLimits { delivery_limit, byte_limit, drain };
+                self.grant(ticket, receiver, limits, ctx, step)
             }
             Command::Detach { receiver, end } => self.detach(receiver, end, ctx, step),
             Command::Settle { token, settlement } => {
@@ -368,8 +375,8 @@ impl Machine for Queue {
             Command::PeekSession { session, from, count_max } => {
                 self.peek_session(sub_queue, &session, from, count_max, ctx)
             }
-            Command::ListSessions { which, after: behind, skip, top } => {
-                let request = ListRequest { which, behind: behind.as_deref(), skip, top };
+            Command::ListSessions { which, after, skip, top } => {
+                let request = ListRequest { which, after: after.as_deref(), skip, top };
                 self.list_sessions(ticket, sub_queue, request, ctx)
             }
             Command::DeleteBatchUnlocked { count_max, enqueued_before } => {
@@ -411,11 +418,11 @@ impl Machine for Queue {
 
     fn prepare(&mut self, ahead: Preparation<'_>, ctx: &mut Ctx<'_>) -> bool {
         let Preparation::Command { ticket, command } = ahead else { return true };
-        let Command::ListSessions { which, after: behind, skip, top } = command else {
+        let Command::ListSessions { which, after, skip, top } = command else {
             return true;
         };
         let request =
-            ListRequest { which: *which, behind: behind.as_deref(), skip: *skip, top: *top };
+            ListRequest { which: *which, after: after.as_deref(), skip: *skip, top: *top };
         self.list_ahead(ticket, request, ctx)
     }
 
@@ -426,43 +433,43 @@ impl Machine for Queue {
         }
     }
 
-    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
-        self.steps_of_command(command, now, limits)
+    fn work_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        self.work_of_command(command, now, limits)
     }
 
-    fn pace(&mut self, moves: Moves) {
-        self.moves = moves;
+    fn set_move_limit(&mut self, limit: MoveLimit) {
+        self.move_limit = limit;
     }
 
     fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        // All of these share one budget of moves. If it is used up, the rest is due at once: the
-        // next deadline is then in the past.
-        let mut moves = self.moves.max();
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
+        // All of these except `forget_ids` share one budget of moves. If it is used up, the rest is
+        // due at once: the next deadline is then in the past.
+        let mut moves = self.move_limit.max();
         self.reoffer_messages(&mut moves);
         self.reorder_delayed(&mut moves);
         self.end_detached_locks(&mut moves, ctx, step);
         self.end_locks(&mut moves, ctx, step);
         self.end_session_locks(&mut moves, ctx, step);
-        self.materialise(&mut moves, ctx, step);
+        self.enqueue_due(&mut moves, ctx, step);
         self.end_delays(&mut moves, ctx);
         self.forget_ids(ctx, step);
         self.expire(&mut moves, ctx, step);
-        step.moves += (self.moves.max() - moves) as u64;
+        step.moves += (self.move_limit.max() - moves) as u64;
         self.is_behind = moves == 0;
     }
 
-    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
-        let mut moves = self.moves.max();
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
+        let mut moves = self.move_limit.max();
         self.expire(&mut moves, ctx, step);
         self.is_behind |= moves == 0;
         // Messages that this step does not hand over do not set `is_behind`: the next step takes
         // them, and other commands go on meanwhile.
         self.hand_over(&mut moves, ctx, step);
-        step.moves += (self.moves.max() - moves) as u64;
+        step.moves += (self.move_limit.max() - moves) as u64;
         let mut left = SERVED_PER_STEP;
         self.match_accepts(&mut left, ctx, step);
         self.match_sessions(&mut left, ctx, step);
@@ -472,7 +479,7 @@ impl Machine for Queue {
         self.is_demand_behind = left == 0;
         // Waiting calls and drains end without messages only if all receivers were served, and if
         // no due messages are left for a long turn. Otherwise there may still be messages for them.
-        if !(self.is_demand_behind || self.is_behind && self.moves == Moves::Few) {
+        if !(self.is_demand_behind || self.is_behind && self.move_limit == MoveLimit::Few) {
             self.end_calls(ctx, step);
             self.end_accepts(ctx, step);
             self.end_drains(step);
@@ -481,7 +488,7 @@ impl Machine for Queue {
         self.report_idle(ctx, step);
     }
 
-    fn accepted_after(&self, seen: SequenceNumber) -> Option<Accepted> {
+    fn accepted_after(&self, seen: SequenceNumber) -> Option<AcceptedMessages> {
         Some(self.accepted_above(seen))
     }
 
@@ -503,12 +510,12 @@ impl Machine for Queue {
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
-        let held = self.sessions.as_ref().and_then(|sessions| sessions.first_due());
-        self.own_deadline().into_iter().chain(held).min()
+        let of_sessions = self.sessions.as_ref().and_then(|sessions| sessions.first_due());
+        self.own_deadline().into_iter().chain(of_sessions).min()
     }
 
     fn deadline_of(&self, holder: ReceiverId) -> Option<Timestamp> {
-        Some(self.sessions.as_ref()?.held_of(holder)?.deadline())
+        Some(self.sessions.as_ref()?.hold_of(holder)?.deadline())
     }
 
     fn own_deadline(&self) -> Option<Timestamp> {

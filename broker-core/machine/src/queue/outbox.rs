@@ -6,7 +6,7 @@
 //! dead-letter queue (DLQ-32). Its description as a queue is derived from the topic's.
 
 use super::{Queue, QueueConfig};
-use crate::Step;
+use crate::StepOutput;
 use crate::description::{QueueDescription, TopicDescription};
 use crate::ids::{EntityId, SequenceNumber};
 use crate::path::SubQueue;
@@ -45,7 +45,7 @@ impl Queue {
     }
 
     /// Fails waiting receivers if the status forbids receiving (ENT-24, ENT-29).
-    pub(crate) fn apply_status(&mut self, step: &mut Step) {
+    pub(crate) fn apply_status(&mut self, step: &mut StepOutput) {
         if !self.description.status.allows_receive() {
             self.reject_receivers(step);
         }

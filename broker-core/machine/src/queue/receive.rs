@@ -1,7 +1,7 @@
 //! Receive: waiting calls (RCV-10 to RCV-14), and the begin and end of links. `queue/mod.rs` calls
 //! it. A waiting call is answered exactly once.
 
-use super::demand::{Call, Demand, Lane, Link};
+use super::demand::{Demand, Lane, ReceiveCall, ReceiverLink};
 use super::{COMMAND_MOVES_MAX, Queue};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
@@ -9,7 +9,7 @@ use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Registers a call. It is matched with messages at the end of the list of commands; a call
@@ -17,7 +17,7 @@ impl Queue {
     pub(super) fn receive(
         &mut self,
         ticket: Ticket,
-        call: Call,
+        call: ReceiveCall,
         wait: TimeSpan,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
@@ -32,7 +32,7 @@ impl Queue {
     pub(super) fn wait_for_messages(
         &mut self,
         ticket: Ticket,
-        mut call: Call,
+        mut call: ReceiveCall,
         wait: TimeSpan,
         ctx: &Ctx<'_>,
     ) -> Result<Answer, Rejection> {
@@ -59,7 +59,7 @@ impl Queue {
         &mut self,
         call: Ticket,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.withdraw(call, ctx, step);
         self.withdraw_accept(call, ctx, step);
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// Answers a waiting call with no messages.
-    fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut Step) {
+    fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut StepOutput) {
         if self.remove_call(call).is_some() {
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {
@@ -79,7 +79,7 @@ impl Queue {
     }
 
     /// Removes a call from its ring and table.
-    pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<Call> {
+    pub(super) fn remove_call(&mut self, ticket: Ticket) -> Option<ReceiveCall> {
         let call = match self.calls.remove(ticket) {
             Some(call) => call,
             None => self.sessions.as_mut()?.take_call(ticket)?,
@@ -90,7 +90,7 @@ impl Queue {
 
     /// Answers expired calls with no messages (RCV-11). The answer waits until moves of expired
     /// messages are durable (EXP-34).
-    pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn end_calls(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         while let Some(ticket) = self.first_call_over(ctx.now) {
             self.remove_call(ticket);
             self.touch(ctx.now);
@@ -129,7 +129,7 @@ impl Queue {
                 receiver.0
             )));
         }
-        self.links.insert(receiver, Link::new(Lane::SubQueue(sub_queue), mode));
+        self.links.insert(receiver, ReceiverLink::new(Lane::SubQueue(sub_queue), mode));
         Ok(Answer::Now(Outcome::Done, Gate::Commit))
     }
 
@@ -139,7 +139,7 @@ impl Queue {
         receiver: ReceiverId,
         end: LinkEnd,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if let Some(link) = self.remove_link(receiver) {
             if link.credit() > 0 {
@@ -159,7 +159,8 @@ impl Queue {
         }
         self.withdraw_accepts_of(receiver, ctx, step);
         let mut moves = COMMAND_MOVES_MAX;
-        let session = self.sessions.as_ref().and_then(|sessions| sessions.held_by(receiver));
+        let session =
+            self.sessions.as_ref().and_then(|sessions| sessions.session_held_by(receiver));
         if let Some(index) = session {
             self.unlock_session(index, end, &mut moves, ctx, step);
         }
@@ -179,7 +180,12 @@ impl Queue {
     /// Ends locks of holders that are gone, in the order in which they were taken, within the
     /// budget of a step. The locks are not in force from the end of the link on, even before their
     /// turn (SET-21).
-    pub(super) fn end_detached_locks(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn end_detached_locks(
+        &mut self,
+        moves: &mut usize,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         while let Some((receiver, end)) = self.detached.first_key_value() {
             let (receiver, end) = (*receiver, *end);
             let Some(lock) = self.locks.first_of(receiver).copied() else {
@@ -218,14 +224,14 @@ impl Queue {
 
     /// Returns the waiting calls of a holder.
     pub(super) fn calls_of(&self, receiver: ReceiverId) -> Vec<Ticket> {
-        let held = self.sessions.as_ref().and_then(|sessions| sessions.held_of(receiver));
-        let of_session = held.into_iter().flat_map(|held| held.calls.of(receiver));
+        let hold = self.sessions.as_ref().and_then(|sessions| sessions.hold_of(receiver));
+        let of_session = hold.into_iter().flat_map(|hold| hold.calls.of(receiver));
         self.calls.of(receiver).chain(of_session).collect()
     }
 
     /// Fails all waiting receivers, because the status forbids receiving (ENT-24). Held locks stay
     /// (ENT-25).
-    pub(super) fn reject_receivers(&mut self, step: &mut Step) {
+    pub(super) fn reject_receivers(&mut self, step: &mut StepOutput) {
         let reason = Rejection::entity_disabled(self.path(), self.description.status);
         self.reject_accepts(&reason, step);
         for ticket in self.all_calls() {
@@ -249,10 +255,10 @@ impl Queue {
     }
 
     /// Returns a waiting call of a lane.
-    pub(super) fn call(&self, lane: Lane, ticket: Ticket) -> Option<&Call> {
+    pub(super) fn call(&self, lane: Lane, ticket: Ticket) -> Option<&ReceiveCall> {
         match lane {
             Lane::SubQueue(_) => self.calls.get(ticket),
-            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.held()?.calls.get(ticket),
+            Lane::Session(index) => self.sessions.as_ref()?.get(index)?.hold()?.calls.get(ticket),
         }
     }
 
@@ -270,7 +276,7 @@ impl Queue {
 
     /// Fails all receivers that wait for messages of a sub-queue, because it forwards from now on
     /// (RCV-29, FWD-27). Held locks stay (MAT-03).
-    pub(super) fn reject_receivers_of(&mut self, which: SubQueue, step: &mut Step) {
+    pub(super) fn reject_receivers_of(&mut self, which: SubQueue, step: &mut StepOutput) {
         let reason = self.forwarded(which);
         let lane = Lane::SubQueue(which);
         let calls: Vec<Ticket> = self

@@ -70,7 +70,9 @@ impl Queue {
                     batch.delete_prefix(&overlays_key(self.id, *sequence));
                 }
             }
-            Change::Counted { sequence, .. } => self.write_slot(*sequence, [None, None], batch),
+            Change::DeliveryCounted { sequence, .. } => {
+                self.write_slot(*sequence, [None, None], batch)
+            }
             Change::Abandoned { sequence, overlay, .. }
             | Change::Deferred { sequence, overlay, .. } => {
                 self.write_slot(*sequence, [overlay.as_ref(), None], batch);
@@ -220,7 +222,7 @@ impl Queue {
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
-        let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
+        let corrupt = |what| CorruptRecord { key: key.to_vec(), problem: what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
                 match &mut self.subscription {

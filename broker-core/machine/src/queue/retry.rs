@@ -15,7 +15,7 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::slot::{Mark, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Delayed messages. Insert, remove and lookup take logarithmic time.
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ impl Queue {
         failures: u32,
         requested: Option<TimeSpan>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Option<Timestamp> {
         if slot.state != SlotState::Active {
             return None;
@@ -155,25 +155,26 @@ impl Queue {
 
     /// Registers a durable Delayed message: it is not available, but expires like an available one
     /// (RTY-07).
-    pub(super) fn rest(&mut self, sequence: SequenceNumber, slot: &Slot) {
+    pub(super) fn register_delayed(&mut self, sequence: SequenceNumber, slot: &Slot) {
         if slot.sub_queue != SubQueue::Main {
             return;
         }
         let holds = self.description.session_retry_order == SessionRetryOrder::Hold;
         if let Some(sessions) = &mut self.sessions {
-            sessions.rest(sequence, holds);
+            sessions.register_delayed(sequence, holds);
         }
         self.watch_expiry(sequence, slot);
     }
 
-    /// Whether a message is Delayed, durable, and not about to expire with its session.
-    pub(super) fn is_resting(&self, sequence: SequenceNumber) -> bool {
+    /// Whether a message is Delayed and durable, and its session is not expiring. The messages of
+    /// an expiring session only wait for their removal (EXP-41).
+    pub(super) fn is_durably_delayed(&self, sequence: SequenceNumber) -> bool {
         let Some(slot) = self.slots.get(sequence) else { return false };
         if !slot.is_delayed() || slot.is_in_flight() {
             return false;
         }
         match (&self.sessions, slot.sub_queue) {
-            (Some(sessions), SubQueue::Main) => sessions.is_resting(sequence),
+            (Some(sessions), SubQueue::Main) => sessions.is_delayed(sequence),
             _ => true,
         }
     }
@@ -184,9 +185,9 @@ impl Queue {
         while *moves > 0 {
             let Some(sequence) = self.delays.first_due(ctx.now) else { return };
             *moves -= 1;
-            let was_resting = self.is_resting(sequence);
+            let was_delayed = self.is_durably_delayed(sequence);
             let Some(slot) = self.take_delay(sequence) else { return };
-            if was_resting {
+            if was_delayed {
                 self.offer(sequence);
             } else if let (Some(sessions), true) = (&mut self.sessions, slot.is_in_flight())
                 && slot.sub_queue == SubQueue::Main
@@ -250,11 +251,11 @@ impl Queue {
         self.delays.unordered_from = if delayed.len() > *moves { delayed.pop() } else { None };
         *moves -= delayed.len();
         for sequence in delayed {
-            let is_resting = self.is_resting(sequence);
+            let is_delayed = self.is_durably_delayed(sequence);
             let in_flight = self.slots.get(sequence).is_some_and(Slot::is_in_flight);
             let Some(sessions) = &mut self.sessions else { return };
-            match (is_resting, in_flight, holds) {
-                (true, _, _) => sessions.rest(sequence, holds),
+            match (is_delayed, in_flight, holds) {
+                (true, _, _) => sessions.register_delayed(sequence, holds),
                 (false, true, true) => sessions.hold_back(sequence),
                 (false, true, false) => sessions.withdraw(sequence),
                 // It expires with its session.

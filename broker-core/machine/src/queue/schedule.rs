@@ -10,7 +10,7 @@ use crate::ids::SequenceNumber;
 use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::slot::{Slot, SlotState};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Removes scheduled messages by number, all or none (SCH-04, SCH-05).
@@ -19,7 +19,7 @@ impl Queue {
         sub_queue: SubQueue,
         sequences: &[SequenceNumber],
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.cancellable(sub_queue, sequences)?;
         self.cancel(sequences, ctx, step);
@@ -47,13 +47,19 @@ impl Queue {
     }
 
     /// Removes scheduled messages that [`Queue::cancellable`] has accepted.
-    pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn cancel(
+        &mut self,
+        sequences: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         for sequence in sequences {
             self.remove_message(*sequence, Removal::Cancelled, ctx, step);
         }
     }
 
-    pub(super) fn is_waiting(&self, sequence: SequenceNumber) -> bool {
+    /// Whether a message is scheduled and durable.
+    pub(super) fn is_durably_scheduled(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
             .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())
@@ -65,11 +71,11 @@ impl Queue {
     }
 
     /// Enqueues the due messages, by instant, then by number (SCH-03, SCH-07).
-    pub(super) fn materialise(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn enqueue_due(&mut self, moves: &mut usize, ctx: &Ctx<'_>, step: &mut StepOutput) {
         while *moves > 0 {
             let Some((_, from)) = self.schedule.pop_due(ctx.now) else { return };
             *moves -= 1;
-            if !self.is_waiting(from) {
+            if !self.is_durably_scheduled(from) {
                 continue;
             }
             let Some(slot) = self.slots.get(from) else { continue };

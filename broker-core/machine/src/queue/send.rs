@@ -16,7 +16,7 @@ use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::Timestamp;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Queue {
     /// Stores one message, now or for its scheduled instant (FND-02, SCH-02).
@@ -25,7 +25,7 @@ impl Queue {
         sub_queue: SubQueue,
         message: InboundMessage,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.admit(sub_queue, std::slice::from_ref(&message), ctx)?;
         let sequence = self.accept(message, ctx, step);
@@ -39,7 +39,7 @@ impl Queue {
         sub_queue: SubQueue,
         messages: Vec<InboundMessage>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.admit_batch(sub_queue, &messages, ctx)?;
         if messages.is_empty() {
@@ -183,7 +183,7 @@ impl Queue {
         &mut self,
         message: InboundMessage,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> SequenceNumber {
         self.accept_as(message, None, ctx, step)
     }
@@ -195,7 +195,7 @@ impl Queue {
         message: InboundMessage,
         reserved: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {

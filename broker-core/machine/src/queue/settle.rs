@@ -2,7 +2,7 @@
 //! results of failed deliveries (SET-28 to SET-38).
 
 use super::Queue;
-use super::lock::HeldLock;
+use super::lock::LockInForce;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{Outcome, Settlement};
 use crate::condition::Condition;
@@ -13,7 +13,7 @@ use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
 use crate::slot::{self, Slot, SlotState};
 use crate::time::TimeSpan;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// Result of a failed delivery.
 enum Failure {
@@ -33,10 +33,10 @@ impl Queue {
         token: LockToken,
         settlement: Settlement,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
-        let held = self.settleable(sub_queue, token, &settlement, ctx)?;
-        self.settle_held(&held, settlement, ctx, step);
+        let lock = self.settleable(sub_queue, token, &settlement, ctx)?;
+        self.settle_lock_in_force(&lock, settlement, ctx, step);
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
     }
@@ -48,7 +48,7 @@ impl Queue {
         token: LockToken,
         settlement: &Settlement,
         ctx: &Ctx<'_>,
-    ) -> Result<HeldLock, Rejection> {
+    ) -> Result<LockInForce, Rejection> {
         if matches!(settlement, Settlement::DeadLetter { .. }) && sub_queue != SubQueue::Main {
             return Err(Rejection::invalid_operation(format!(
                 "a message of `{}{}` cannot be dead-lettered again",
@@ -56,19 +56,19 @@ impl Queue {
                 sub_queue.suffix()
             )));
         }
-        let held = self.held(sub_queue, token, ctx.now)?;
+        let lock = self.lock_in_force(sub_queue, token, ctx.now)?;
         let is_deferred = matches!(settlement, Settlement::Defer { .. })
-            && self.count_at_maximum(&held.slot).is_none();
+            && self.count_at_maximum(&lock.slot).is_none();
         if is_deferred && ctx.remaining.delayed == 0 {
             return Err(intake::too_many_delayed(ctx));
         }
         if let Settlement::Abandon { delay, .. } = settlement {
             let requested = delay.filter(|delay| *delay > TimeSpan::ZERO);
             if let Some(delay) = requested {
-                self.refuse_delay(&held.slot, delay, ctx)?;
+                self.refuse_delay(&lock.slot, delay, ctx)?;
             }
-            let delays = requested.is_some() || delay.is_none() && self.has_policy_for(&held.slot);
-            let returns = || matches!(self.failure(&held.slot, ctx), Failure::Returned { .. });
+            let delays = requested.is_some() || delay.is_none() && self.has_policy_for(&lock.slot);
+            let returns = || matches!(self.failure(&lock.slot, ctx), Failure::Returned { .. });
             if delays && ctx.remaining.delayed == 0 && returns() {
                 return Err(intake::no_room_for_a_delay(ctx));
             }
@@ -77,41 +77,41 @@ impl Queue {
             Settlement::Abandon { properties, .. }
             | Settlement::Defer { properties }
             | Settlement::DeadLetter { properties } => {
-                refuse_large_header(&held.slot, properties.as_ref(), ctx)?;
+                refuse_large_header(&lock.slot, properties.as_ref(), ctx)?;
             }
             Settlement::Complete | Settlement::Release => {}
         }
         if let Settlement::Abandon { properties: Some(_), .. }
         | Settlement::Defer { properties: Some(_) } = settlement
         {
-            refuse_too_many_overlays(&held.slot, ctx)?;
+            refuse_too_many_overlays(&lock.slot, ctx)?;
         }
-        Ok(held)
+        Ok(lock)
     }
 
     /// Carries out a settlement that [`Queue::settleable`] has accepted.
-    pub(super) fn settle_held(
+    pub(super) fn settle_lock_in_force(
         &mut self,
-        held: &HeldLock,
+        lock: &LockInForce,
         settlement: Settlement,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
-        let sequence = held.sequence;
+        let sequence = lock.sequence;
         match settlement {
             Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
             Settlement::Abandon { properties, delay } => {
-                self.abandon(sequence, &held.slot, properties, delay, ctx, step);
+                self.abandon(sequence, &lock.slot, properties, delay, ctx, step);
             }
             Settlement::Defer { properties } => {
-                self.defer(sequence, &held.slot, properties, ctx, step);
+                self.defer(sequence, &lock.slot, properties, ctx, step);
             }
             Settlement::DeadLetter { properties } => {
                 step.bytes_added += overlay_bytes(properties.as_ref());
                 let change = Change::DeadLettered {
                     sequence,
                     into: SubQueue::DeadLetter,
-                    delivery_count: held.slot.delivery_count,
+                    delivery_count: lock.slot.delivery_count,
                     properties,
                     verdict: None,
                     cause: DeadLetterCause::Application,
@@ -129,7 +129,7 @@ impl Queue {
         slot: &Slot,
         properties: Option<Overlay>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         if let Some(delivery_count) = self.count_at_maximum(slot) {
             return self.dead_letter_failed(sequence, delivery_count, properties, ctx, step);
@@ -149,7 +149,7 @@ impl Queue {
         properties: Option<Overlay>,
         delay: Option<TimeSpan>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         match self.failure(slot, ctx) {
             Failure::Expired => self.remove_expired(sequence, properties, ctx, step),
@@ -177,7 +177,7 @@ impl Queue {
         &mut self,
         sequence: SequenceNumber,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(slot) = self.slots.get(sequence).copied() else { return };
         step.unsettled_count += 1;
@@ -193,7 +193,7 @@ impl Queue {
             Failure::Returned { delivery_count } => {
                 let delayed_until =
                     self.delayed_until(sequence, &slot, delivery_count, None, ctx, step);
-                let change = Change::Counted { sequence, delivery_count, delayed_until };
+                let change = Change::DeliveryCounted { sequence, delivery_count, delayed_until };
                 self.change(change, Durability::Lazy, ctx, step);
             }
         }

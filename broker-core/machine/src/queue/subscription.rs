@@ -20,7 +20,7 @@ use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::queue::QueueConfig;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// State of a subscription in addition to its queue.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Queue {
         description: Box<SubscriptionDescription>,
         read_at: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let Some(role) = &self.subscription else {
             return Err(Rejection::invalid_operation(format!(

@@ -81,7 +81,7 @@ impl Stand {
         mut check: impl FnMut(Result<Answer, Rejection>),
     ) {
         self.stage += 1;
-        let (mut step, mut tokens) = (Step::default(), self.stage << 32);
+        let (mut step, mut tokens) = (StepOutput::default(), self.stage << 32);
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(self.stage),
@@ -101,13 +101,13 @@ impl Stand {
             let answer =
                 self.queue.apply(Ticket(self.stage), sub_queue, command, &mut ctx, &mut step);
             if let Ok(Answer::Now(Outcome::Received(all) | Outcome::Peeked(all), _)) = &answer {
-                shown += all.iter().map(|facts| facts.steps() as u64).sum::<u64>();
+                shown += all.iter().map(|facts| facts.work() as u64).sum::<u64>();
             }
             check(answer);
         }
         self.queue.serve(&mut ctx, &mut step);
         self.looks = looks::all() - before;
-        self.steps = step.changes.iter().map(Change::steps).sum::<u64>() + shown;
+        self.steps = step.changes.iter().map(Change::work).sum::<u64>() + shown;
         (self.effects, self.moves, self.changes) = (step.effects, step.moves, step.changes.len());
     }
 
@@ -184,7 +184,7 @@ impl Stand {
     fn in_force(&self, locks: &[LockToken]) -> usize {
         locks
             .iter()
-            .filter(|lock| self.queue.held(SubQueue::Main, **lock, self.now).is_ok())
+            .filter(|lock| self.queue.lock_in_force(SubQueue::Main, **lock, self.now).is_ok())
             .count()
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Queue;
-use super::lock::HeldLock;
+use super::lock::LockInForce;
 use super::session::SessionIndex;
 use crate::command::{InboundMessage, Outcome, Settlement};
 use crate::effect::Answer;
@@ -19,15 +19,15 @@ use crate::ids::SequenceNumber;
 use crate::intake::Intake as _;
 use crate::path::SubQueue;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// A part that was checked and can be carried out.
 pub(crate) enum PlannedOperation {
     Send(InboundMessage, Option<SequenceNumber>),
     SendBatch(Vec<InboundMessage>, Vec<SequenceNumber>),
     SendVia(Arc<str>, Vec<InboundMessage>),
-    Settle(HeldLock, Settlement),
-    Renew(HeldLock),
+    Settle(LockInForce, Settlement),
+    Renew(LockInForce),
     Cancel(Vec<SequenceNumber>),
     SetState(SessionIndex, Option<Bytes>),
 }
@@ -41,7 +41,7 @@ impl Queue {
         sub_queue: SubQueue,
         operation: Operation,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let planned =
             self.plan(Part { member: None, sub_queue, operation, numbers: Vec::new() }, ctx)?;
@@ -68,7 +68,7 @@ impl Queue {
         &mut self,
         parts: Vec<Part>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let planned = self.plan_all((1..).zip(parts), ctx)?;
         let outcomes = self.carry_all_out(planned, ctx, step);
@@ -80,7 +80,7 @@ impl Queue {
         &mut self,
         planned: Vec<PlannedOperation>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Vec<PartOutcome> {
         let outcomes = planned.into_iter().map(|part| self.carry_out(part, ctx, step)).collect();
         self.touch(ctx.now);
@@ -109,10 +109,10 @@ impl Queue {
             let name = part.operation.name();
             let one = self.plan(part, ctx).and_then(|one| {
                 let again = match &one {
-                    PlannedOperation::Settle(held, _) => {
-                        (!settled.insert(held.token)).then_some(held)
+                    PlannedOperation::Settle(lock, _) => {
+                        (!settled.insert(lock.token)).then_some(lock)
                     }
-                    PlannedOperation::Renew(held) => settled.contains(&held.token).then_some(held),
+                    PlannedOperation::Renew(lock) => settled.contains(&lock.token).then_some(lock),
                     PlannedOperation::Cancel(sequences) => {
                         let twice = sequences.iter().find(|it| !cancelled.insert(**it));
                         if let Some(sequence) = twice {
@@ -129,7 +129,7 @@ impl Queue {
                     | PlannedOperation::SendVia(..) => None,
                 };
                 match again {
-                    Some(held) => Err(Rejection::message_lock_lost(held.token)),
+                    Some(lock) => Err(Rejection::message_lock_lost(lock.token)),
                     None => Ok(one),
                 }
             });
@@ -173,8 +173,8 @@ impl Queue {
                 Ok(PlannedOperation::SendVia(destination, messages))
             }
             Operation::Settle { token, settlement } => {
-                let held = self.settleable(sub_queue, token, &settlement, ctx)?;
-                Ok(PlannedOperation::Settle(held, settlement))
+                let lock = self.settleable(sub_queue, token, &settlement, ctx)?;
+                Ok(PlannedOperation::Settle(lock, settlement))
             }
             Operation::RenewLock { token } => {
                 Ok(PlannedOperation::Renew(self.renewable(sub_queue, token, ctx)?))
@@ -192,7 +192,12 @@ impl Queue {
         }
     }
 
-    fn carry_out(&mut self, part: PlannedOperation, ctx: &Ctx<'_>, step: &mut Step) -> PartOutcome {
+    fn carry_out(
+        &mut self,
+        part: PlannedOperation,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> PartOutcome {
         match part {
             PlannedOperation::Send(message, number) => {
                 PartOutcome::Accepted(self.accept_as(message, number, ctx, step))
@@ -213,11 +218,13 @@ impl Queue {
                     .collect();
                 PartOutcome::Pending(pending)
             }
-            PlannedOperation::Settle(held, settlement) => {
-                self.settle_held(&held, settlement, ctx, step);
+            PlannedOperation::Settle(lock, settlement) => {
+                self.settle_lock_in_force(&lock, settlement, ctx, step);
                 PartOutcome::Done
             }
-            PlannedOperation::Renew(held) => PartOutcome::Renewed(self.renew_held(&held, ctx)),
+            PlannedOperation::Renew(lock) => {
+                PartOutcome::Renewed(self.renew_lock_in_force(&lock, ctx))
+            }
             PlannedOperation::Cancel(sequences) => {
                 self.cancel(&sequences, ctx, step);
                 PartOutcome::Done

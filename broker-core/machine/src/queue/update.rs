@@ -9,7 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::intake::Intake as _;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Queue {
     /// Replaces the description. Locks in force keep their end (ENT-18), and stored messages stay
@@ -19,7 +19,7 @@ impl Queue {
         description: Box<QueueDescription>,
         read_at: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if read_at.is_some_and(|at| at != self.usage.updated_at) {
             return Err(Rejection::update_conflict(self.path()));
@@ -86,7 +86,7 @@ mod tests {
         for change in changes {
             let mut description = Box::new(kept.clone());
             change(&mut description);
-            let mut step = Step::default();
+            let mut step = StepOutput::default();
             let mut ctx = Ctx {
                 now,
                 stage: StageNumber(1),

@@ -19,10 +19,10 @@ use crate::message::Content;
 use crate::peers::Peers;
 use crate::rule::{Excess, Facts, PublishedMessage, Selection};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// Result of an admission.
-pub(super) enum Plan {
+pub(super) enum AdmissionPlan {
     /// The message waits for its instant.
     Schedule(Timestamp),
     /// The message is published now.
@@ -37,7 +37,7 @@ impl Topic {
         journey: &Journey,
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
-    ) -> Result<Plan, Rejection> {
+    ) -> Result<AdmissionPlan, Rejection> {
         let plan = self.admit_of_journey(std::slice::from_ref(message), journey, ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
         self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
@@ -49,7 +49,7 @@ impl Topic {
         &self,
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
-    ) -> Result<Vec<Plan>, Rejection> {
+    ) -> Result<Vec<AdmissionPlan>, Rejection> {
         self.refuse_status()?;
         if messages.is_empty() {
             return Ok(Vec::new());
@@ -67,7 +67,7 @@ impl Topic {
         &self,
         messages: &[InboundMessage],
         ctx: &mut Ctx<'_>,
-    ) -> Result<Vec<Plan>, Rejection> {
+    ) -> Result<Vec<AdmissionPlan>, Rejection> {
         self.refuse_status()?;
         self.refuse_unjudged(ctx)?;
         self.admit_of_journey(messages, &Journey::default(), ctx)
@@ -80,7 +80,7 @@ impl Topic {
         messages: &[InboundMessage],
         journey: &Journey,
         ctx: &mut Ctx<'_>,
-    ) -> Result<Vec<Plan>, Rejection> {
+    ) -> Result<Vec<AdmissionPlan>, Rejection> {
         self.refuse_status()?;
         intake::check_messages(messages, self.description.message_bytes_max())?;
         intake::refuse_without_room(ctx)?;
@@ -111,12 +111,12 @@ impl Topic {
     pub(super) fn refuse_over_broker_limits(
         &self,
         messages: &[InboundMessage],
-        plans: &[Plan],
+        plans: &[AdmissionPlan],
         ctx: &Ctx<'_>,
     ) -> Result<(), Rejection> {
         let counts = plans.iter().map(|plan| match plan {
-            Plan::Publish(selection) => selection.copies.len(),
-            Plan::Schedule(_) => 1,
+            AdmissionPlan::Publish(selection) => selection.copies.len(),
+            AdmissionPlan::Schedule(_) => 1,
         });
         intake::refuse_too_many_messages(counts.sum(), ctx)?;
         intake::refuse_too_many_delayed(messages, ctx)?;
@@ -137,10 +137,10 @@ impl Topic {
         journey: &Journey,
         sequence: SequenceNumber,
         ctx: &mut Ctx<'_>,
-    ) -> Plan {
+    ) -> AdmissionPlan {
         match message.envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now) {
-            Some(at) => Plan::Schedule(at),
-            None => Plan::Publish(self.select(&message.content, journey, sequence, ctx)),
+            Some(at) => AdmissionPlan::Schedule(at),
+            None => AdmissionPlan::Publish(self.select(&message.content, journey, sequence, ctx)),
         }
     }
 
@@ -196,10 +196,14 @@ impl Topic {
 
     /// Refuses a message that would exceed the limit of copies over all its hops (FWD-33): a
     /// message from another entity stays there, a client's send is rejected.
-    pub(super) fn refuse_copies(&self, plans: &[Plan], journey: &Journey) -> Result<(), Rejection> {
+    pub(super) fn refuse_copies(
+        &self,
+        plans: &[AdmissionPlan],
+        journey: &Journey,
+    ) -> Result<(), Rejection> {
         let counts = plans.iter().filter_map(|plan| match plan {
-            Plan::Publish(selection) => Some(selection.copies.len()),
-            Plan::Schedule(_) => None,
+            AdmissionPlan::Publish(selection) => Some(selection.copies.len()),
+            AdmissionPlan::Schedule(_) => None,
         });
         let (allowance, count) = (self.allowance(journey), counts.max().unwrap_or(0));
         if allowance.suffices(count) {
@@ -256,7 +260,7 @@ impl Intake for Topic {
     }
 
     fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
-        self.is_waiting(sequence)
+        self.is_durably_scheduled(sequence)
     }
 
     fn peers(&self) -> &Peers {
@@ -268,13 +272,13 @@ impl Intake for Topic {
         change: Change,
         durability: Durability,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         self.change(change, durability, ctx, step);
     }
 }
 
-impl Plan {
+impl AdmissionPlan {
     /// Bytes that a message adds to the stored size: the content once per copy (TOP-10).
     pub(super) fn size_bytes(&self, message: &InboundMessage, journey: &Journey) -> u64 {
         let size = u64::from(message.envelope.size);
@@ -312,11 +316,11 @@ pub(super) fn refuse_large_step(staged: StagedCopies, ctx: &Ctx<'_>) -> Result<(
 
 /// Refuses messages whose rules were stopped at a limit, and messages with more copies than one
 /// step may make.
-pub(super) fn refuse_excess(plans: &[Plan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
+pub(super) fn refuse_excess(plans: &[AdmissionPlan], ctx: &Ctx<'_>) -> Result<(), Rejection> {
     let limits = ctx.limits;
     let selections = plans.iter().filter_map(|plan| match plan {
-        Plan::Publish(selection) => Some(selection),
-        Plan::Schedule(_) => None,
+        AdmissionPlan::Publish(selection) => Some(selection),
+        AdmissionPlan::Schedule(_) => None,
     });
     let mut count = 0usize;
     for selection in selections {

@@ -25,8 +25,8 @@ use super::arrive::journey_of;
 use super::copies::{ExceededLimit, StagedCopies, staged_bytes};
 use super::peer::journey_of_peer;
 use super::publish::Journey;
-use super::steps::CommandKind;
 use super::transaction::is_published;
+use super::work::CommandKind;
 use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
@@ -92,7 +92,7 @@ enum StopReason {
 
 /// A message of a command that rules may see.
 #[derive(Clone, Copy)]
-enum IncomingMessage<'c> {
+enum JudgedMessage<'c> {
     /// From a client.
     Sent(&'c InboundMessage),
     /// From another entity.
@@ -322,15 +322,15 @@ impl Topic {
     }
 
     /// Returns the message to judge; `None` if no rule sees it.
-    fn next<'c>(&self, incoming: IncomingMessage<'c>, now: Timestamp) -> Option<NextMessage<'c>> {
+    fn next<'c>(&self, incoming: JudgedMessage<'c>, now: Timestamp) -> Option<NextMessage<'c>> {
         let message = incoming.message();
         if is_for_later(message, now) {
             return None;
         }
         let journey = match incoming {
-            IncomingMessage::Sent(_) => Journey::default(),
-            IncomingMessage::Arrived(arrival) => journey_of(arrival),
-            IncomingMessage::FromPeer(arrival) => journey_of_peer(arrival),
+            JudgedMessage::Sent(_) => Journey::default(),
+            JudgedMessage::Arrived(arrival) => journey_of(arrival),
+            JudgedMessage::FromPeer(arrival) => journey_of_peer(arrival),
         };
         let is_new = self.find_duplicate(message.envelope.message_id_hash, now).is_none();
         Some(NextMessage { content: &message.content, journey, is_new })
@@ -443,7 +443,7 @@ impl Topic {
     }
 }
 
-impl<'c> IncomingMessage<'c> {
+impl<'c> JudgedMessage<'c> {
     /// Bytes of the overlays on the message.
     fn set_bytes(self) -> u64 {
         match self {
@@ -493,7 +493,7 @@ fn view_steps_of(command: &Command) -> u64 {
 }
 
 /// Iterates over the messages of a command that are published, in their order.
-fn messages_of(command: &Command) -> impl Iterator<Item = IncomingMessage<'_>> {
+fn messages_of(command: &Command) -> impl Iterator<Item = JudgedMessage<'_>> {
     let mut sent: &[InboundMessage] = &[];
     let mut parts: &[Part] = &[];
     let mut arrived: &[Arrival] = &[];
@@ -513,9 +513,9 @@ fn messages_of(command: &Command) -> impl Iterator<Item = IncomingMessage<'_>> {
     }
     let of_parts = parts.iter().filter(|part| is_published(part));
     let of_parts = of_parts.flat_map(|part| part.operation.messages());
-    let sent = sent.iter().chain(of_parts).map(IncomingMessage::Sent);
-    let arrived = arrived.iter().map(IncomingMessage::Arrived);
-    sent.chain(arrived).chain(of_peers.iter().map(IncomingMessage::FromPeer))
+    let sent = sent.iter().chain(of_parts).map(JudgedMessage::Sent);
+    let arrived = arrived.iter().map(JudgedMessage::Arrived);
+    sent.chain(arrived).chain(of_peers.iter().map(JudgedMessage::FromPeer))
 }
 
 /// Returns the messages of an operation that are published.

@@ -2,7 +2,7 @@
 //! of a transfer, and its records at the source are deleted in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::admit::{Plan, refuse_excess, refuse_large_step};
+use super::admit::{AdmissionPlan, refuse_excess, refuse_large_step};
 use super::copies::{InheritedProperties, StagedCopies};
 use super::publish::Journey;
 use crate::change::{Change, Durability, PublishedContent};
@@ -14,7 +14,7 @@ use crate::message::Overlay;
 use crate::slot::Marks;
 use crate::take_over::{self, TakeDecision};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Maximum bytes of headers that are rewritten in one step, which takes about a millisecond. A
 /// larger header is rewritten by itself.
@@ -29,7 +29,7 @@ impl Topic {
         messages: Vec<Arrival>,
         when_full: WhenFull,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let admissions = take_over::arrivals(
             &mut (&mut *self, &mut *ctx, step, StagedCopies::default(), 0u64),
@@ -70,10 +70,10 @@ impl Topic {
     fn arrive(
         &mut self,
         arrival: Arrival,
-        plan: Plan,
+        plan: AdmissionPlan,
         journey: Journey,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Arrival { message, origin, .. } = arrival;
         let id_hash = message.envelope.message_id_hash;
@@ -82,14 +82,14 @@ impl Topic {
             return;
         }
         match plan {
-            Plan::Schedule(_) => {
+            AdmissionPlan::Schedule(_) => {
                 // A scheduled message has no overlays: they become part of its content, except the
                 // dead-letter source, which is not a property of a message.
                 let message = with_changes(message, journey.changes.as_ref());
                 self.accept(message, plan, journey, ctx, step);
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }
-            Plan::Publish(selection) => {
+            AdmissionPlan::Publish(selection) => {
                 let sequence = self.last_sequence.next();
                 let inherited = InheritedProperties::of_envelope(&message.envelope);
                 let copies =
@@ -107,7 +107,7 @@ impl Topic {
         journey: &Journey,
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
-    ) -> Result<Plan, Rejection> {
+    ) -> Result<AdmissionPlan, Rejection> {
         self.refuse_status()?;
         let size_max = self.description.message_bytes_max();
         let size = u64::from(message.envelope.sent_size());
@@ -146,10 +146,12 @@ pub(super) fn journey_of(arrival: &Arrival) -> Journey {
 }
 
 /// Bytes of header and overlays to rewrite for a message that is scheduled.
-fn rewritten_bytes(message: &InboundMessage, plan: &Plan, journey: &Journey) -> u64 {
+fn rewritten_bytes(message: &InboundMessage, plan: &AdmissionPlan, journey: &Journey) -> u64 {
     match (plan, journey.set_bytes()) {
-        (Plan::Publish(_), _) | (Plan::Schedule(_), 0) => 0,
-        (Plan::Schedule(_), set) => u64::from(message.content.header_size()).saturating_add(set),
+        (AdmissionPlan::Publish(_), _) | (AdmissionPlan::Schedule(_), 0) => 0,
+        (AdmissionPlan::Schedule(_), set) => {
+            u64::from(message.content.header_size()).saturating_add(set)
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl Topic {
             Change::OfTopic(change) => self.enact_own(change),
             Change::Removed { .. }
             | Change::Pending { .. }
-            | Change::Counted { .. }
+            | Change::DeliveryCounted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }

@@ -5,8 +5,8 @@ use super::Topic;
 use crate::command::{MessageFacts, MessageState};
 use crate::error::Rejection;
 use crate::excerpt::{
-    ENTRIES_MAX, EXAMINED_MAX, MachineExcerpt, Place, ROW_STEPS_MAX, check, first_entry,
-    first_number, first_place, page_of_heads, steps_to_count, steps_to_examine, timeline,
+    ENTRIES_MAX, EXAMINED_MAX, ListPosition, MachineExcerpt, ROW_WORK_MAX, check, first_entry,
+    first_number, first_place, page_of_heads, timeline, work_to_count, work_to_examine,
 };
 use crate::ids::SequenceNumber;
 use crate::inspect::{HeadFacts, HeadOrder, HeadQuery, HeadState, Inquiry, TimelineOf};
@@ -43,17 +43,17 @@ impl Topic {
         }
     }
 
-    /// Number of steps of an inquiry to the topic or its outbox.
-    pub(super) fn steps_of_inquiry(&self, inquiry: &Inquiry) -> u64 {
+    /// Work of an inquiry to the topic or its outbox.
+    pub(super) fn work_of_inquiry(&self, inquiry: &Inquiry) -> u64 {
         let own = match inquiry {
             Inquiry::Heads(query) => {
                 let count = u64::from(query.count_max).min(self.slots.len() as u64);
-                steps_to_examine(self.slots.len() as u64, EXAMINED_MAX) + count.min(ROW_STEPS_MAX)
+                work_to_examine(self.slots.len() as u64, EXAMINED_MAX) + count.min(ROW_WORK_MAX)
             }
-            Inquiry::Timeline(_) => steps_to_count(self.schedule.len()),
+            Inquiry::Timeline(_) => work_to_count(self.schedule.len()),
             Inquiry::Locks(_) | Inquiry::Sessions(_) | Inquiry::SessionState { .. } => 1,
         };
-        own.max(self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of_inquiry(inquiry)))
+        own.max(self.outbox.as_ref().map_or(1, |outbox| outbox.work_of_inquiry(inquiry)))
     }
 
     fn inspect_heads(&self, query: &HeadQuery) -> Result<MachineExcerpt, Rejection> {
@@ -65,7 +65,7 @@ impl Topic {
             let is_shown = !slot.is_in_flight() && query.states.contains(HeadState::Scheduled);
             is_shown.then(|| scheduled_head(sequence, slot))
         };
-        let places: Box<dyn Iterator<Item = Place> + '_> = match query.order {
+        let places: Box<dyn Iterator<Item = ListPosition> + '_> = match query.order {
             HeadOrder::Number => {
                 // All messages are scheduled, so their instants do not ascend with their numbers.
                 let end = if query.is_descending { u64::MAX } else { 0 };

@@ -33,7 +33,6 @@ mod publish;
 mod records;
 mod rules;
 mod schedule;
-mod steps;
 mod subscriptions;
 #[cfg(test)]
 #[expect(
@@ -44,6 +43,7 @@ mod subscriptions;
 mod tests;
 mod transaction;
 mod update;
+mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -62,7 +62,9 @@ use super::peers::Peers;
 use super::queue::{Queue, QueueConfig};
 use super::slot::{Mark, SlotState, SlotTable};
 use super::usage::Usage;
-use super::{CorruptRecord, Ctx, Machine, MemoryUse, Moves, Preparation, StageNumber, Step};
+use super::{
+    CorruptRecord, Ctx, Machine, MemoryUse, MoveLimit, Preparation, StageNumber, StepOutput,
+};
 use crate::change::{Change, Durability};
 use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
 use crate::description::TopicDescription;
@@ -108,10 +110,10 @@ pub struct Topic {
     /// command.
     set_bytes: u64,
     /// Steps spent on judging, or estimated for light commands, since the last
-    /// [`Machine::take_judged_steps`].
+    /// [`Machine::take_evaluation_steps`].
     judged_steps: u64,
     /// Maximum number of messages of the outbox that time moves in a step.
-    moves: Moves,
+    move_limit: MoveLimit,
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// Number of subscriptions that require sessions.
     session_subscription_count: usize,
@@ -174,7 +176,7 @@ impl Topic {
             ahead: None,
             set_bytes: 0,
             judged_steps: 0,
-            moves: Moves::default(),
+            move_limit: MoveLimit::default(),
             subscriptions: BTreeMap::new(),
             session_subscription_count: 0,
             usage: Usage::starting(now),
@@ -242,7 +244,13 @@ impl Topic {
 
     /// Carries a change out and adds it to the step.
     #[inline]
-    fn change(&mut self, change: Change, durability: Durability, ctx: &Ctx<'_>, step: &mut Step) {
+    fn change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         // The change is built in its final place: it is large, and most copying of the machine is
         // here.
         step.changes.push(change);
@@ -308,7 +316,7 @@ impl Machine for Topic {
         sub_queue: SubQueue,
         command: Command,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if let Err(refused) = self.refuse_sub_queue(sub_queue) {
             self.ahead = None;
@@ -374,15 +382,15 @@ impl Machine for Topic {
 
     fn is_long(&self, ahead: Preparation<'_>, now: Timestamp, limits: &Limits) -> bool {
         if let Preparation::Command { command, .. } = ahead
-            && crate::is_long(self.steps_of(command, now, limits))
+            && crate::is_long(self.work_of(command, now, limits))
         {
             return true;
         }
         self.is_long_to_judge(ahead, now)
     }
 
-    fn steps_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
-        self.steps_of_command(command, now, limits)
+    fn work_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
+        self.work_of_command(command, now, limits)
     }
 
     fn overlays_of_settled(&self, part: &Part) -> u64 {
@@ -393,14 +401,14 @@ impl Machine for Topic {
         }
     }
 
-    fn take_judged_steps(&mut self) -> u64 {
+    fn take_evaluation_steps(&mut self) -> u64 {
         std::mem::take(&mut self.judged_steps)
     }
 
-    fn pace(&mut self, moves: Moves) {
-        self.moves = moves;
+    fn set_move_limit(&mut self, limit: MoveLimit) {
+        self.move_limit = limit;
         if let Some(outbox) = &mut self.outbox {
-            outbox.pace(moves);
+            outbox.set_move_limit(limit);
         }
     }
 
@@ -408,13 +416,13 @@ impl Machine for Topic {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_behind())
     }
 
-    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         self.advance_outbox(ctx, step);
         self.ask_for_due(ctx, step);
         self.forget_ids(ctx, step);
     }
 
-    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         self.serve_outbox(ctx, step);
         self.report_idle(ctx, step);
     }
@@ -498,9 +506,9 @@ impl Machine for Topic {
         &mut self,
         contents: Vec<(SequenceNumber, Option<Bytes>)>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
-        self.materialise(contents, ctx, step);
+        self.publish_due(contents, ctx, step);
         self.ahead = None;
     }
 
@@ -544,7 +552,7 @@ impl Topic {
         ticket: Ticket,
         command: TopicCommand,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         match command {
             TopicCommand::Update { description, read_at } => {
@@ -561,7 +569,7 @@ impl Topic {
     }
 
     /// Whether a scheduled message exists and can be cancelled.
-    fn is_waiting(&self, sequence: SequenceNumber) -> bool {
+    fn is_durably_scheduled(&self, sequence: SequenceNumber) -> bool {
         self.slots
             .get(sequence)
             .is_some_and(|slot| slot.state == SlotState::Scheduled && !slot.is_in_flight())

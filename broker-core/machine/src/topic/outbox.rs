@@ -13,7 +13,7 @@ use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::slot::{Slot, SlotState};
 use crate::time::Timestamp;
-use crate::{Ctx, Machine, Step};
+use crate::{Ctx, Machine, StepOutput};
 
 /// Whether a stored message in the space of a topic belongs to its outbox.
 pub(super) const fn is_in_outbox(slot: &Slot) -> bool {
@@ -52,7 +52,7 @@ impl Topic {
         let mut outbox = self.outbox.take().unwrap_or_else(|| {
             Box::new(Queue::outbox(self.id, &self.description, self.config, now))
         });
-        outbox.pace(self.moves);
+        outbox.set_move_limit(self.move_limit);
         outbox.number_after(self.last_sequence);
         outbox.note_other_receivers(self.family_summary.receiver_count);
         let size_before = outbox.size_bytes();
@@ -69,14 +69,14 @@ impl Topic {
     }
 
     /// Lets time pass in the outbox, if it exists.
-    pub(super) fn advance_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    pub(super) fn advance_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         if self.outbox.is_some() {
             self.with_outbox(ctx.now, |outbox| outbox.advance(ctx, step));
         }
     }
 
     /// Hands messages over, and serves receivers of the transfer dead-letter queue.
-    pub(super) fn serve_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut Step) {
+    pub(super) fn serve_outbox(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         if self.outbox.is_some() {
             self.with_outbox(ctx.now, |outbox| outbox.serve(ctx, step));
         }

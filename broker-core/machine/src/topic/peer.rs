@@ -11,7 +11,7 @@ use crate::intake::Intake as _;
 use crate::message::Overlay;
 use crate::peers::PeerSource;
 use crate::take_over::{self, TakeDecision};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Topic {
     /// Publishes messages in their order, each as a unit of its own. A message that was taken
@@ -22,7 +22,7 @@ impl Topic {
         source: PeerSource,
         messages: Vec<PeerArrival>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let mut staged = StagedCopies::default();
         let results = take_over::arrivals_of_peer(messages, |arrival| {
@@ -40,7 +40,7 @@ impl Topic {
         arrival: PeerArrival,
         staged: &mut StagedCopies,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<TakeDecision<()>, Rejection> {
         let journey = journey_of_peer(&arrival);
         let PeerArrival { message, sequence, enqueued_at, hops, .. } = arrival;

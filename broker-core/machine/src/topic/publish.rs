@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Topic;
-use super::admit::Plan;
+use super::admit::AdmissionPlan;
 use super::copies::InheritedProperties;
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::command::{InboundMessage, Outcome};
@@ -16,7 +16,7 @@ use crate::intake::Intake as _;
 use crate::message::Overlay;
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Earlier transfers of a message from another entity; the default for a client's send.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl Topic {
         &mut self,
         message: InboundMessage,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let plan = self.admit(std::slice::from_ref(&message), ctx)?.pop();
         let Some(plan) = plan else { return Err(Rejection::internal("the message has no plan")) };
@@ -55,7 +55,7 @@ impl Topic {
         &mut self,
         messages: Vec<InboundMessage>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let plans = self.admit_batch(&messages, ctx)?;
         if messages.is_empty() {
@@ -75,10 +75,10 @@ impl Topic {
     pub(super) fn accept(
         &mut self,
         message: InboundMessage,
-        plan: Plan,
+        plan: AdmissionPlan,
         journey: Journey,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> SequenceNumber {
         self.accept_as(message, plan, journey, None, ctx, step)
     }
@@ -87,11 +87,11 @@ impl Topic {
     pub(super) fn accept_as(
         &mut self,
         message: InboundMessage,
-        plan: Plan,
+        plan: AdmissionPlan,
         mut journey: Journey,
         reserved: Option<SequenceNumber>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> SequenceNumber {
         let InboundMessage { content, envelope } = message;
         journey.marks = Marks::never_duplicate(envelope.is_never_duplicate());
@@ -99,13 +99,13 @@ impl Topic {
             return DuplicateHistory::number_for_sender(&envelope, earlier);
         }
         let next = self.last_sequence.next();
-        let is_scheduled = matches!(plan, Plan::Schedule(_));
+        let is_scheduled = matches!(plan, AdmissionPlan::Schedule(_));
         let sequence = reserved.filter(|_| is_scheduled).unwrap_or(next);
         // The rules judged later messages with numbers that assume that this message takes one too.
         self.last_sequence = next;
         let scheduled = is_scheduled.then_some(sequence);
         match plan {
-            Plan::Schedule(at) => {
+            AdmissionPlan::Schedule(at) => {
                 let own = envelope.time_to_live.map_or(Timestamp::NEVER, |own| at.plus(own));
                 let slot = Slot {
                     expires_at: own,
@@ -126,7 +126,7 @@ impl Topic {
                 };
                 self.change(change, Durability::Sync, ctx, step);
             }
-            Plan::Publish(selection) => {
+            AdmissionPlan::Publish(selection) => {
                 let inherited = InheritedProperties::of_envelope(&envelope);
                 let copies =
                     self.copies((&content, &inherited), sequence, selection, &journey, ctx);
@@ -144,7 +144,7 @@ impl Topic {
         content: PublishedContent,
         copies: Vec<SubscriptionCopy>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         step.bytes_added += copies.iter().map(|copy| u64::from(copy.slot.size)).sum::<u64>();
         let change = TopicChange::Published { sequence, content, copies };

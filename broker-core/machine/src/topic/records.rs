@@ -47,7 +47,7 @@ impl Topic {
             Change::OfTopic(change) => self.write_own(change, batch),
             Change::Absorbed { origin } => origin.delete(batch),
             Change::Pending { .. }
-            | Change::Counted { .. }
+            | Change::DeliveryCounted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::DeadLettered { .. }
@@ -167,7 +167,7 @@ impl Topic {
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
-        let corrupt = |what| CorruptRecord { key: key.to_vec(), what };
+        let corrupt = |what| CorruptRecord { key: key.to_vec(), problem: what };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
                 self.description = Arc::new(codec::read_description(value).map_err(corrupt)?);

@@ -10,7 +10,7 @@ use crate::error::{Quoted, Rejection};
 use crate::ids::{EntityId, Ticket};
 use crate::message::Content;
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Topic {
     /// Carries out a command about the rules of a subscription.
@@ -20,7 +20,7 @@ impl Topic {
         id: EntityId,
         command: RuleCommand,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if !self.subscriptions.contains_key(&id) {
             return Err(self.no_subscription());
@@ -100,7 +100,7 @@ impl Topic {
         rule: Rule,
         is_new: bool,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let rule = Box::new(rule);
         let change = TopicChange::RuleSet { subscription, rule, is_new, at: ctx.now };

@@ -18,7 +18,7 @@ use crate::intake::Intake as _;
 use crate::message::{Content, Overlay};
 use crate::slot::{Mark, Marks};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// Maximum number of messages loaded at once. A load also ends at [`LOAD_BYTES_MAX`].
 const LOAD_COUNT_MAX: usize = 256;
@@ -33,7 +33,7 @@ impl Topic {
         &mut self,
         sequences: &[SequenceNumber],
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.check_cancelled(sequences)?;
         self.cancel(sequences, ctx, step);
@@ -42,7 +42,12 @@ impl Topic {
     }
 
     /// Removes scheduled messages after [`Intake::check_cancelled`].
-    pub(super) fn cancel(&mut self, sequences: &[SequenceNumber], ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn cancel(
+        &mut self,
+        sequences: &[SequenceNumber],
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         for sequence in sequences {
             let Some(slot) = self.slots.get(*sequence) else { continue };
             step.bytes_freed += u64::from(slot.size);
@@ -62,14 +67,14 @@ impl Topic {
 
     /// Requests the contents of due messages, by instant, then by number (SCH-07), unless a load is
     /// in progress.
-    pub(super) fn ask_for_due(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn ask_for_due(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         if !self.loading.is_empty() {
             return;
         }
         let mut bytes = 0u64;
         while self.loading.len() < LOAD_COUNT_MAX && bytes < LOAD_BYTES_MAX {
             let Some((_, sequence)) = self.schedule.pop_due(ctx.now) else { break };
-            if !self.is_waiting(sequence) {
+            if !self.is_durably_scheduled(sequence) {
                 continue;
             }
             bytes += self.slots.get(sequence).map_or(0, |slot| u64::from(slot.size));
@@ -95,11 +100,11 @@ impl Topic {
 
     /// Publishes due messages as if they were sent now (SCH-03), by the rules in force now
     /// (TOP-09).
-    pub(super) fn materialise(
+    pub(super) fn publish_due(
         &mut self,
         contents: Vec<(SequenceNumber, Option<Bytes>)>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         for (from, bytes) in contents {
             // Contents of other messages are still being loaded; until they arrive, no further load

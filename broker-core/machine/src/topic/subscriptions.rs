@@ -10,7 +10,7 @@ use crate::error::Rejection;
 use crate::family::CopySettings;
 use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::rule::{Rule, RuleDescription};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Topic {
     /// Stores a subscription with its rules, or nothing if a rule is invalid (TOP-17).
@@ -21,7 +21,7 @@ impl Topic {
         description: Box<SubscriptionDescription>,
         rules: Vec<RuleDescription>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         // Without rules it gets `$Default`.
         intake::refuse_too_many_rules(rules.len().max(1), ctx)?;
@@ -53,7 +53,7 @@ impl Topic {
         &mut self,
         id: EntityId,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if !self.subscriptions.contains_key(&id) {
             return Err(self.no_subscription());

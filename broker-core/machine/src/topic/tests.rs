@@ -61,8 +61,8 @@ impl Stand {
         stand
     }
 
-    fn apply(&mut self, command: Command) -> Result<(Answer, Step), Rejection> {
-        let mut step = Step::default();
+    fn apply(&mut self, command: Command) -> Result<(Answer, StepOutput), Rejection> {
+        let mut step = StepOutput::default();
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(1),
@@ -92,7 +92,7 @@ impl Stand {
         self.topic.prepare(Preparation::Command { ticket: Ticket(1), command }, &mut ctx)
     }
 
-    fn send(&mut self, bytes: usize) -> Result<(Answer, Step), Rejection> {
+    fn send(&mut self, bytes: usize) -> Result<(Answer, StepOutput), Rejection> {
         let content = Message::new(vec![0; bytes]).encode();
         let envelope = content.envelope(&PropertyLimits::default(), &KEY);
         self.apply(Command::Send { message: InboundMessage { content, envelope } })
@@ -183,7 +183,7 @@ impl Stand {
     }
 }
 
-fn copies(step: &Step) -> &[SubscriptionCopy] {
+fn copies(step: &StepOutput) -> &[SubscriptionCopy] {
     match step.changes.as_slice() {
         [Change::OfTopic(TopicChange::Published { copies, .. })] => copies,
         other => panic!("a publish is one change, not {other:?} (TOP-07)"),

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::Topic;
-use super::admit::Plan;
+use super::admit::AdmissionPlan;
 use super::publish::Journey;
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
@@ -14,7 +14,7 @@ use crate::intake::Intake;
 use crate::path::SubQueue;
 use crate::queue::PlannedOperation;
 use crate::transaction::{Operation, Part, PartOutcome, in_transaction};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// A part with its number in the transaction.
 type Numbered = (usize, Part);
@@ -52,7 +52,7 @@ impl Topic {
         &mut self,
         operation: Operation,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let numbers = Vec::new();
         let part = Part { member: None, sub_queue: SubQueue::Main, operation, numbers };
@@ -70,7 +70,7 @@ impl Topic {
         &mut self,
         parts: Vec<Part>,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let together = "the messages of the transaction together";
         self.refuse_unjudged(ctx).map_err(|rejection| in_transaction(together, &rejection))?;
@@ -131,7 +131,7 @@ impl Topic {
         published: &[InboundMessage],
         passing: &[InboundMessage],
         ctx: &mut Ctx<'_>,
-    ) -> Result<Vec<Plan>, Rejection> {
+    ) -> Result<Vec<AdmissionPlan>, Rejection> {
         // The contents of cloned messages are shared.
         intake::check_atomic_size(&[published, passing].concat(), ctx)?;
         if published.is_empty() {
@@ -150,9 +150,9 @@ impl Topic {
     fn publish_all(
         &mut self,
         parts: Vec<Numbered>,
-        mut planned: impl Iterator<Item = (InboundMessage, Plan)>,
+        mut planned: impl Iterator<Item = (InboundMessage, AdmissionPlan)>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Vec<PartOutcome> {
         let mut outcomes = Vec::with_capacity(parts.len());
         for (_, part) in parts {
@@ -176,7 +176,7 @@ impl Topic {
         &mut self,
         planned: Vec<PlannedOperation>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Vec<PartOutcome> {
         if planned.is_empty() {
             return Vec::new();
@@ -188,7 +188,7 @@ impl Topic {
         &mut self,
         part: &Part,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<(), Rejection> {
         self.refuse_sub_queue(part.sub_queue)?;
         match (part.sub_queue, &part.operation) {

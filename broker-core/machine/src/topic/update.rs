@@ -9,7 +9,7 @@ use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::intake::Intake as _;
 use crate::time::Timestamp;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Topic {
     /// Replaces the description. Scheduled messages stay (ENT-19, ENT-26). A new default TTL
@@ -20,7 +20,7 @@ impl Topic {
         description: Box<TopicDescription>,
         read_at: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         if read_at.is_some_and(|at| at != self.usage.updated_at) {
             return Err(Rejection::update_conflict(self.path()));

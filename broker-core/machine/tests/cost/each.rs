@@ -250,7 +250,7 @@ fn inspected(answer: &Result<Answer, peeklock_words::error::Rejection>) -> u64 {
     match answer {
         Ok(Answer::Now(Outcome::Inspected(excerpt), _)) => match &**excerpt {
             Excerpt::Heads { heads, .. } => {
-                heads.iter().map(|head| head.message.steps() as u64).sum()
+                heads.iter().map(|head| head.message.work() as u64).sum()
             }
             _ => 0,
         },
@@ -308,7 +308,7 @@ impl<'a, M: Machine> World<'a, M> {
             }
             _ => 0,
         };
-        let mut step = Step::default();
+        let mut step = StepOutput::default();
         let mut token = 0;
         let mut tokens = || {
             token += 1;
@@ -331,12 +331,12 @@ impl<'a, M: Machine> World<'a, M> {
             }
             _ => None,
         };
-        let steps_max = self.machine.steps_of(&command, now(), self.limits);
+        let steps_max = self.machine.work_of(&command, now(), self.limits);
         let answer =
             self.machine.apply(Ticket(self.tickets), sub_queue, command, &mut ctx, &mut step);
         // As the shell weighs a turn.
-        let steps = step.moves.max(step.changes.iter().map(Change::steps).sum())
-            + shown(&answer).iter().map(|facts| facts.steps() as u64).sum::<u64>()
+        let steps = step.moves.max(step.changes.iter().map(Change::work).sum())
+            + shown(&answer).iter().map(|facts| facts.work() as u64).sum::<u64>()
             + inspected(&answer)
             + step.effects.iter().map(set_on_delivered).sum::<u64>();
         assert!(steps <= steps_max, "{steps} steps, not {steps_max}: {told}");

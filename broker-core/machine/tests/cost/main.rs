@@ -12,7 +12,7 @@ use bytes::Bytes;
 use peeklock_machine::config::{ForwardingConfig, QueueConfig};
 use peeklock_machine::queue::Queue;
 use peeklock_machine::topic::Topic;
-use peeklock_machine::{Ctx, Machine, RemainingCapacity, StageNumber, Step};
+use peeklock_machine::{Ctx, Machine, RemainingCapacity, StageNumber, StepOutput};
 use peeklock_model::command::{
     Command, InboundMessage, PeerArrival, ReceiveMode, SessionCommand, TopicCommand,
 };
@@ -133,7 +133,7 @@ fn config() -> QueueConfig {
 
 /// Runs a command; returns its records unless it was refused.
 fn written(machine: &mut impl Machine, command: Command, limits: &Limits) -> Option<Batch> {
-    let mut step = Step::default();
+    let mut step = StepOutput::default();
     let mut ctx = Ctx {
         now: now(),
         stage: StageNumber(1),

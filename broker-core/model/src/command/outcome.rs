@@ -18,7 +18,7 @@ use crate::transfer::Admission;
 
 /// The outcome of a command that was not rejected. `M` is a message and `S` a session state: a
 /// machine gives only their facts, and the shell adds references to their contents. The shell also
-/// adds `W`, the way in to an accepted session.
+/// adds `W`, the entrance of an accepted session.
 #[derive(Clone, Debug)]
 pub enum Outcome<M, S, W> {
     /// Done, without a result.
@@ -68,8 +68,8 @@ pub enum Outcome<M, S, W> {
         receiver: ReceiverId,
         /// End of the lock, unless it is renewed.
         locked_until: Timestamp,
-        /// The way in to the session; see `Entity::by_way_of` of `peeklock-core`.
-        way: W,
+        /// The entrance of the session; see `Entity::with_session_entrance` of `peeklock-core`.
+        session_entrance: W,
     },
     /// The state of a session, if it has one (SES-24).
     SessionState(Option<S>),
@@ -152,9 +152,9 @@ pub struct MessageFacts {
 }
 
 impl MessageFacts {
-    /// Number of steps to show the message: its content and each overlay are looked up.
+    /// Work to show the message: its content and each overlay are looked up.
     #[must_use]
-    pub fn steps(&self) -> usize {
+    pub fn work(&self) -> usize {
         1 + usize::from(self.overlay_count)
     }
 

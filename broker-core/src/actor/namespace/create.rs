@@ -20,7 +20,7 @@ use crate::store::{Batch, Key, StoreError};
 const ID_BLOCK: u64 = 1_000;
 
 /// Entity to create: a queue or a topic.
-pub enum Root {
+pub enum NewRoot {
     /// A queue.
     Queue(QueueDescription),
     /// A topic.
@@ -32,7 +32,7 @@ pub enum Root {
 #[rtype(result = "()")]
 pub struct Create {
     /// Already validated description.
-    pub root: Root,
+    pub root: NewRoot,
     /// Answered when the entity is durable and open.
     pub answer: AnswerTo,
 }
@@ -48,7 +48,7 @@ struct IdBlockResult {
     result: Result<(), StoreError>,
 }
 
-impl Root {
+impl NewRoot {
     fn path(&self) -> &str {
         match self {
             Self::Queue(description) => &description.path,
@@ -125,8 +125,8 @@ impl NamespaceActor {
             return Err((mail.answer, Rejection::too_many("queues and topics", name, count_max)));
         }
         let bytes = match &mail.root {
-            Root::Queue(description) => description.text_bytes(),
-            Root::Topic(description) => description.text_bytes(),
+            NewRoot::Queue(description) => description.text_bytes(),
+            NewRoot::Topic(description) => description.text_bytes(),
         };
         let limits = &self.shared.settings.limits;
         if bytes > self.shared.census.left(limits).described_bytes {
@@ -141,12 +141,12 @@ impl NamespaceActor {
         let (path, kind) = (Box::<str>::from(root.path()), root.kind());
         let now = self.shared.clock.now();
         let key = match root {
-            Root::Queue(description) => {
+            NewRoot::Queue(description) => {
                 let queue = Queue::new(id, description, self.config(), now);
                 queue.write_creation(&mut batch);
                 codec::queue_entry_key(id)
             }
-            Root::Topic(description) => {
+            NewRoot::Topic(description) => {
                 let topic = Topic::new(id, description, self.config(), now);
                 topic.write_creation(&mut batch);
                 codec::topic_entry_key(id)

@@ -3,8 +3,8 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::landing::AfterLanding;
-use super::{AnswerTo, Entity, NamespaceActor, State, refuse};
+use super::transfer_end::AfterTransfers;
+use super::{AnswerTo, NamespaceActor, NamespaceEntity, State, refuse};
 use crate::actor::messages::{IdleElapsed, Retire, RetireWhen};
 use crate::error::Rejection;
 use crate::ids::EntityId;
@@ -80,7 +80,7 @@ impl NamespaceActor {
 
     /// Writes the deletion of a tree once all its actors are retired.
     pub(super) fn delete_if_retired(&mut self, root: EntityId, itself: Addr<Self>) {
-        let goes = |root: &&Entity| root.state == State::Retiring;
+        let goes = |root: &&NamespaceEntity| root.state == State::Retiring;
         let Some(owner) = self.entities.get(&root).filter(goes) else { return };
         let is_retired = |id: &EntityId| {
             self.entities.get(id).is_some_and(|entity| {
@@ -99,7 +99,7 @@ impl NamespaceActor {
         }
         // If the tree failed while it was retired, the shard must be taken over again.
         self.recover_writer(root);
-        self.when_landed(root, AfterLanding::Delete, itself);
+        self.when_transfers_ended(root, AfterTransfers::Delete, itself);
     }
 }
 
@@ -151,7 +151,11 @@ impl Handler<ActorRetired> for NamespaceActor {
                 if let Some(entity) = self.entities.get_mut(&id) {
                     entity.state = State::Deleting;
                 }
-                self.when_landed(id, AfterLanding::Leave, context.address());
+                self.when_transfers_ended(
+                    id,
+                    AfterTransfers::RemoveSubscription,
+                    context.address(),
+                );
             }
             None => {
                 // An idle topic takes its subscriptions along (TMP-19).

@@ -14,7 +14,6 @@
 
 mod create;
 mod delete;
-mod landing;
 mod open;
 mod parked;
 mod policy;
@@ -22,6 +21,7 @@ mod rebuild;
 mod records;
 mod stop;
 mod subscription;
+mod transfer_end;
 mod write;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -31,7 +31,7 @@ use std::time::Instant;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, SpawnHandle};
 use tokio::sync::oneshot;
 
-use super::directory::{Directory, Entry};
+use super::directory::{Directory, DirectoryEntry};
 use super::entity::EntityActor;
 use super::inlet::Inlet;
 use super::messages::{RoundQuestion, RoundScope};
@@ -45,15 +45,15 @@ use crate::path::{EntityName, PathKey};
 use crate::policies::namespace_key;
 use crate::shared::Shared;
 use crate::shell::writer::ShardWriter;
-use crate::transfer::passage::Passages;
+use crate::transfer::claim::TransferClaims;
 
-pub use create::{Create, Root};
+pub use create::{Create, NewRoot};
 use delete::ActorRetired;
 pub use delete::DeleteEntity;
 use parked::ParkedOperations;
 pub use policy::ChangePolicies;
 pub(crate) use records::{StoredNamespace, load};
-pub(crate) use stop::Stop;
+pub(crate) use stop::StopNamespace;
 pub use subscription::CreateSubscription;
 
 /// Sender of the result of an operation on the namespace, with the room of the operation. The
@@ -84,7 +84,7 @@ pub struct NamespaceActor {
     shared: Arc<Shared>,
     writers: Vec<Arc<ShardWriter>>,
     arbiters: Vec<actix::ArbiterHandle>,
-    entities: HashMap<EntityId, Entity>,
+    entities: HashMap<EntityId, NamespaceEntity>,
     paths: HashMap<PathKey, EntityId>,
     /// Number of queues and topics (QUO-01), and of subscriptions (QUO-08).
     root_count: usize,
@@ -118,7 +118,7 @@ enum PendingCreation {
     Subscription(CreateSubscription),
 }
 
-struct Entity {
+struct NamespaceEntity {
     kind: EntityKind,
     /// The topic of a subscription.
     topic: Option<EntityId>,
@@ -128,7 +128,7 @@ struct Entity {
     path: Arc<str>,
     inlet: Arc<Inlet>,
     /// Transfers that others have taken over from its current actor.
-    passages: Arc<Passages>,
+    transfer_claims: Arc<TransferClaims>,
     observed: Arc<crate::telemetry::LiveGauges>,
     state: State,
     actor: Option<Addr<EntityActor>>,
@@ -138,9 +138,9 @@ struct Entity {
     answer: Option<AnswerTo>,
 }
 
-impl Entity {
-    fn entry(&self, id: EntityId) -> Entry {
-        Entry {
+impl NamespaceEntity {
+    fn entry(&self, id: EntityId) -> DirectoryEntry {
+        DirectoryEntry {
             id,
             kind: self.kind,
             path: Arc::clone(&self.path),
@@ -223,14 +223,14 @@ impl NamespaceActor {
 
     fn enter(&mut self, id: EntityId, kind: EntityKind, path: &str, state: State) {
         let key = PathKey::fold(path);
-        let entity = Entity {
+        let entity = NamespaceEntity {
             kind,
             topic: None,
             subscriptions: BTreeSet::new(),
             key: key.clone(),
             path: path.into(),
             inlet: Arc::default(),
-            passages: Arc::default(),
+            transfer_claims: Arc::default(),
             observed: Arc::default(),
             state,
             actor: None,
@@ -280,7 +280,7 @@ impl NamespaceActor {
         QueueConfig::of(&self.shared.settings, self.duplicate_key)
     }
 
-    fn forget(&mut self, id: EntityId) -> Option<Entity> {
+    fn forget(&mut self, id: EntityId) -> Option<NamespaceEntity> {
         let entity = self.entities.remove(&id)?;
         self.paths.remove(&entity.key);
         self.directory().remove(&entity.key);

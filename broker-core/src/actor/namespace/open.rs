@@ -32,7 +32,7 @@ use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
 use crate::time::Timestamp;
-use crate::transfer::passage::Passages;
+use crate::transfer::claim::TransferClaims;
 
 /// Result of opening a tree on its arbiter.
 #[derive(Message)]
@@ -88,7 +88,7 @@ impl NamespaceActor {
             };
             if starts {
                 entity.state = State::Opening;
-                entity.passages = Arc::default();
+                entity.transfer_claims = Arc::default();
             }
             members.push(OpenTask {
                 id,
@@ -98,7 +98,7 @@ impl NamespaceActor {
                 shared: Arc::clone(&self.shared),
                 duplicate_key: self.duplicate_key,
                 inlet: Arc::clone(&entity.inlet),
-                passages: Arc::clone(&entity.passages),
+                claims: Arc::clone(&entity.transfer_claims),
                 observed: Arc::clone(&entity.observed),
                 namespace: itself.clone(),
             });
@@ -122,7 +122,7 @@ impl NamespaceActor {
         let topic = self.root_of(id);
         let Some(entity) = self.entities.get_mut(&id) else { return };
         entity.state = State::Opening;
-        entity.passages = Arc::default();
+        entity.transfer_claims = Arc::default();
         let opening = OpenTask {
             id,
             kind: entity.kind,
@@ -131,7 +131,7 @@ impl NamespaceActor {
             shared: Arc::clone(&self.shared),
             duplicate_key: self.duplicate_key,
             inlet: Arc::clone(&entity.inlet),
-            passages: Arc::clone(&entity.passages),
+            claims: Arc::clone(&entity.transfer_claims),
             observed: Arc::clone(&entity.observed),
             namespace: itself.clone(),
         };
@@ -246,7 +246,7 @@ struct OpenTask {
     shared: Arc<Shared>,
     duplicate_key: [u8; 16],
     inlet: Arc<Inlet>,
-    passages: Arc<Passages>,
+    claims: Arc<TransferClaims>,
     observed: Arc<crate::telemetry::LiveGauges>,
     namespace: Addr<NamespaceActor>,
 }
@@ -272,14 +272,14 @@ fn open_tree(
     let (id, namespace) = (root.id, root.namespace.clone());
     let pulse = Arc::clone(&desk.pulse);
     let _turn = pulse.begin(id, now);
-    let take_tray = |tree: Tree| {
+    let add_tree = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
-        let tray_number = desk.take_tray(id, &tree, namespace.recipient());
-        SharedTree { tree, desk: Rc::clone(&desk), tray_number }
+        let tree_number = desk.add_tree(id, &tree, namespace.recipient());
+        SharedTree { tree, desk: Rc::clone(&desk), tree_number }
     };
     if root.kind != EntityKind::Topic {
         let queue = root.restore_queue(now)?;
-        let home = take_tray(Tree::new(writer, queue.size_bytes()));
+        let home = add_tree(Tree::new(writer, queue.size_bytes()));
         let actor = Some(root.start(AnyMachine::Queue(Box::new(queue)), &home));
         return Ok(vec![OpenedEntity { id, actor, is_there: true }]);
     }
@@ -302,7 +302,7 @@ fn open_tree(
         }
         restored.push((member, subscription));
     }
-    let home = take_tray(Tree::of_family(writer, stored_bytes, family));
+    let home = add_tree(Tree::of_family(writer, stored_bytes, family));
     let actor = Some(root.start(AnyMachine::Topic(Box::new(topic)), &home));
     let mut opened = vec![OpenedEntity { id, actor, is_there: true }];
     for (member, subscription) in restored {
@@ -438,16 +438,16 @@ impl OpenTask {
         .with_loads(shared.loads.clone())
         .with_taps(self.id, Arc::clone(&shared.taps));
         home.tree.borrow_mut().join_family(self.id, shell.number());
-        let passages = Arc::clone(&self.passages);
+        let claims = Arc::clone(&self.claims);
         let actor = EntityActor::new(Drive::new(DriveParts {
             id: self.id,
             shell,
             inlet: Arc::clone(&self.inlet),
-            courier: Courier::new(self.id, Arc::clone(shared), passages),
+            courier: Courier::new(self.id, Arc::clone(shared), claims),
             observed: Arc::clone(&self.observed),
             clock: Arc::clone(&shared.clock),
             desk: Rc::clone(&home.desk),
-            tray_number: home.tray_number,
+            tree_number: home.tree_number,
             namespace: self.namespace.clone().recipient(),
             queue_timeout: QueueTimeout {
                 room: shared.budget.clone(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use actix::{AsyncContext, Handler};
 
-use super::landing::AfterLanding;
+use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State, refuse};
 use crate::actor::messages::TreeFailed;
 use crate::error::Rejection;
@@ -92,6 +92,6 @@ impl Handler<TreeFailed> for NamespaceActor {
             self.close_family(id, &why);
             return;
         }
-        self.when_landed(id, AfterLanding::Open, context.address());
+        self.when_transfers_ended(id, AfterTransfers::Reopen, context.address());
     }
 }

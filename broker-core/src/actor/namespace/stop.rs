@@ -16,7 +16,7 @@ use crate::ids::EntityId;
 /// anywhere, at the latest after `grace`.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(crate) struct Stop {
+pub(crate) struct StopNamespace {
     pub(crate) grace: Duration,
     pub(crate) answer: oneshot::Sender<()>,
 }
@@ -87,10 +87,14 @@ impl NamespaceActor {
     }
 }
 
-impl Handler<Stop> for NamespaceActor {
+impl Handler<StopNamespace> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Stop { grace, answer }: Stop, context: &mut Self::Context) {
+    fn handle(
+        &mut self,
+        StopNamespace { grace, answer }: StopNamespace,
+        context: &mut Self::Context,
+    ) {
         self.stopping = true;
         self.stopped = Some(answer);
         self.release_parked();

@@ -44,7 +44,7 @@ async fn creation_takes_room_before_it_is_sent() {
     let room = Arc::new(Budget::new(0).try_take(1).unwrap());
     let (answer, answered) = AnswerTo::new(&room);
     let description = QueueDescription::new("orders", &broker.settings().limits);
-    broker.namespace.do_send(Create { root: Root::Queue(description), answer });
+    broker.namespace.do_send(Create { root: NewRoot::Queue(description), answer });
     assert_eq!(answered.await.unwrap(), Ok(()), "nobody has taken the path");
     drop(all);
     let refused = creation.await.unwrap_err();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::content_ref::ContentRef;
 use crate::store::{Key, Reserved, Visit, Waker};
-use crate::transfer::passage::Passages;
+use crate::transfer::claim::TransferClaims;
 
 /// A store whose test completes batches in any order.
 #[derive(Default)]
@@ -125,9 +125,9 @@ fn batches_after_unknown_outcome_wait_for_resubmission() {
 #[test]
 fn guard_of_failed_batch_is_held_until_shard_is_acquired_again() {
     let world = World::with_batches(0);
-    let passages = Arc::new(Passages::default());
+    let claims = Arc::new(TransferClaims::default());
     for number in 1..=2 {
-        let guard = passages.open(Box::new(|_| {})).claim().unwrap();
+        let guard = claims.open(Box::new(|_| {})).claim().unwrap();
         world.writer.submit_after(None, Batch::default(), vec![guard], Box::new(|_| {}));
         world.complete(number, if number == 1 { Ok(()) } else { Err(StoreError::Unknown) });
     }
@@ -135,7 +135,7 @@ fn guard_of_failed_batch_is_held_until_shard_is_acquired_again() {
     world.complete(2, Err(StoreError::Unknown));
     let is_clear = Arc::new(AtomicBool::new(false));
     let clear = Arc::clone(&is_clear);
-    passages.close(Box::new(move || clear.store(true, Ordering::Relaxed)));
+    claims.close(Box::new(move || clear.store(true, Ordering::Relaxed)));
     assert!(!is_clear.load(Ordering::Relaxed), "what failed may land");
     world.writer.recover().unwrap();
     assert!(is_clear.load(Ordering::Relaxed));

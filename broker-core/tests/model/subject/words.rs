@@ -53,8 +53,8 @@ impl Subject {
             Ok(MachineOutcome::AcceptedBatch(sequences)) => {
                 Reply::AcceptedBatch(sequences.iter().map(|sequence| sequence.0).collect())
             }
-            Ok(MachineOutcome::NumbersReserved { returned: told, .. }) => {
-                Reply::AcceptedBatch(told.iter().map(|sequence| sequence.0).collect())
+            Ok(MachineOutcome::NumbersReserved { returned, .. }) => {
+                Reply::AcceptedBatch(returned.iter().map(|sequence| sequence.0).collect())
             }
             Ok(MachineOutcome::Received(all)) => {
                 Reply::Received(all.iter().map(|facts| self.seen(facts)).collect())

@@ -57,7 +57,11 @@ impl World {
     pub(super) fn turn(
         &mut self,
         entity: usize,
-        run: impl FnOnce(&mut Shell<Queue>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<Queue>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         let now = self.now;
         let Some(shell) = &mut self.entities[entity].shell else { return };

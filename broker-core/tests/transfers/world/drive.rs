@@ -6,7 +6,7 @@ use std::sync::Arc;
 use peeklock_core::machine::any::AnyMachine;
 use peeklock_core::request::{Release, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
-use peeklock_core::shell::{Failure, Shell, Turn};
+use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::Shard;
 use peeklock_core::time::Timestamp;
 use peeklock_store_testing::Fate;
@@ -62,7 +62,11 @@ impl World {
     pub(super) fn turn(
         &mut self,
         place: usize,
-        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<AnyMachine>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         let now = self.now;
         let entity = &mut self.entities[place];
@@ -77,7 +81,7 @@ impl World {
                 self.entities[root_of(place)].dirty = true;
                 for list in lists {
                     self.seen.lists += 1;
-                    let passages = Arc::clone(&self.entities[place].passages);
+                    let claims = Arc::clone(&self.entities[place].claims);
                     self.note(|| {
                         let numbers: Vec<_> =
                             list.messages.iter().map(|one| one.message.facts.sequence).collect();
@@ -88,7 +92,7 @@ impl World {
                             list.destination
                         )
                     });
-                    self.errands.push((seat, passages, list));
+                    self.errands.push((seat, claims, list));
                 }
                 release_all(&mut out);
                 for number in to_wake {
@@ -97,7 +101,7 @@ impl World {
                     }
                 }
             }
-            Ok(Err(Failure(why))) => {
+            Ok(Err(TreeFault(why))) => {
                 let is_lost = entity.tree.borrow().is_lost();
                 assert!(is_lost, "{} ends by itself: {why}", path(place));
                 release_all(&mut out);

@@ -42,9 +42,9 @@ impl World {
         entity.ending = Some(Ending::Retired);
         let reason = Rejection::entity_not_found(&entity.path);
         for request in entity.inlet.drain(..) {
-            if let Some(passage) = request.reply.passage() {
+            if let Some(claim) = request.reply.claim() {
                 let result = Err(reason.clone());
-                passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+                claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
             }
         }
         let mut out = Vec::new();
@@ -123,7 +123,7 @@ impl World {
         for entity in &mut self.entities[grove_of(place)] {
             entity.shell = None;
             let settled = Arc::clone(&self.settled);
-            entity.passages.close(Box::new(move || push(&settled, seat)));
+            entity.claims.close(Box::new(move || push(&settled, seat)));
         }
         if self.settled.lock().unwrap().is_empty() {
             self.seen.waited_for_guards += 1;

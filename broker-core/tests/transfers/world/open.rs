@@ -151,7 +151,7 @@ impl Entity {
             seat: 0,
             tree,
             shell: None,
-            passages: Arc::default(),
+            claims: Arc::default(),
             ending: None,
             settled: 0,
             is_deleted: false,
@@ -174,7 +174,7 @@ impl Entity {
         self.seat = seat;
         self.tree = tree;
         self.shell = Some(shell);
-        self.passages = Arc::default();
+        self.claims = Arc::default();
         self.ending = None;
         self.settled = 0;
         self.mail.clear();

@@ -21,11 +21,11 @@ impl World {
             return;
         }
         let errand = self.random.index(self.errands.len());
-        let (seat, passages, list) = self.errands.swap_remove(errand);
+        let (seat, claims, list) = self.errands.swap_remove(errand);
         let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number, all) = (Arc::clone(&self.ended), list.list, keys);
-        let passage = passages.open(Box::new(move |end| {
+        let claim = claims.open(Box::new(move |end| {
             push(&ended, ListEnded { seat, list: number, keys: all, end });
         }));
         let Destination::Entity(key) = Destination::parse(&list.destination).unwrap() else {
@@ -36,7 +36,7 @@ impl World {
         match found {
             Some(place) => {
                 let command = Command::TransferIn { messages: arrivals, when_full: list.when_full };
-                let reply = Reply::for_passage(passage);
+                let reply = Reply::for_claim(claim);
                 let (ticket, sub_queue) = (Ticket(0), SubQueue::Main);
                 let request = Request { ticket, sub_queue, command, reply };
                 self.entities[place].inlet.push_back(request);
@@ -44,7 +44,7 @@ impl World {
             None => {
                 let absent = Rejection::entity_not_found(&list.destination);
                 let result = Err(absent);
-                passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+                claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
             }
         }
     }

@@ -13,7 +13,7 @@ use peeklock_core::machine::family::MemberNumber;
 use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
-use peeklock_core::shell::{Failure, Shell, Turn};
+use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::Key;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transfer::{Departure, contents};
@@ -33,7 +33,11 @@ impl World {
     pub(super) fn turn(
         &mut self,
         id: u64,
-        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<AnyMachine>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         if !self.is_open(id) {
             return;
@@ -53,7 +57,11 @@ impl World {
         &mut self,
         id: u64,
         member: Option<u64>,
-        run: impl FnOnce(&mut Shell<AnyMachine>, Timestamp, &mut Vec<Release>) -> Result<Turn, Failure>,
+        run: impl FnOnce(
+            &mut Shell<AnyMachine>,
+            Timestamp,
+            &mut Vec<Release>,
+        ) -> Result<TurnResults, TreeFault>,
     ) {
         let (grove, place) = self.place_of(id);
         let Some(shell) = self.groves[grove].members[place].shell.as_ref().map(Rc::clone) else {
@@ -85,7 +93,7 @@ impl World {
                     }
                 }
             }
-            Ok(Err(Failure(why))) => {
+            Ok(Err(TreeFault(why))) => {
                 // A command is refused or carried out: a tree ends by itself only after a failure
                 // of the store.
                 let is_lost = self.groves[grove].tree.borrow().is_lost();
@@ -128,7 +136,7 @@ impl World {
         let seat = self.groves[grove].seat;
         for place in 0..self.groves[grove].members.len() {
             let member = &self.groves[grove].members[place];
-            let (id, passages) = (member.id, Arc::clone(&member.passages));
+            let (id, claims) = (member.id, Arc::clone(&member.claims));
             let Some(shell) = member.shell.as_ref().map(Rc::clone) else { continue };
             for list in shell.borrow_mut().take_outgoing() {
                 let handed = Handed {
@@ -148,8 +156,8 @@ impl World {
                 };
                 expected.remove(at);
                 self.seen.lists += 1;
-                let passages = Arc::clone(&passages);
-                self.errands.push(Errand { seat, from: id, passages, list, handed });
+                let claims = Arc::clone(&claims);
+                self.errands.push(Errand { seat, from: id, claims, list, handed });
             }
         }
         assert!(expected.is_empty(), "{expected:?} should have been handed over (FWD-11)");
@@ -195,7 +203,7 @@ impl World {
                     grove.settled = 0;
                     for member in &grove.members {
                         let (settled, seat) = (Arc::clone(&self.settled), grove.seat);
-                        member.passages.close(Box::new(move || push(&settled, seat)));
+                        member.claims.close(Box::new(move || push(&settled, seat)));
                     }
                 }
                 Some(Ending::Settling) if grove.settled == grove.members.len() => {
@@ -314,11 +322,11 @@ impl World {
         if found.is_some_and(|to| !self.is_open(to)) {
             return;
         }
-        let Errand { seat, from, passages, list, handed } = self.errands.swap_remove(at);
+        let Errand { seat, from, claims, list, handed } = self.errands.swap_remove(at);
         let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number) = (Arc::clone(&self.ended), list.list);
-        let passage = passages.open(Box::new(move |end| {
+        let claim = claims.open(Box::new(move |end| {
             push(&ended, ListEnded { seat, list: number, keys, end });
         }));
         let is_alive = self
@@ -332,7 +340,7 @@ impl World {
                 self.fates.insert((seat, from, number.0), (handed, fates));
             }
             let result = Err(Rejection::entity_not_found(&list.destination));
-            passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+            claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
             return;
         };
         self.note(|| format!("{handed:?} of {from} arrives at {to}"));
@@ -343,7 +351,7 @@ impl World {
         }
         let when_full = list.when_full;
         let command = Command::TransferIn { messages: arrivals, when_full };
-        let reply = Reply::for_passage(passage);
+        let reply = Reply::for_claim(claim);
         let request = Request { ticket: Ticket(0), sub_queue: SubQueue::Main, command, reply };
         self.run(to, None, |shell, now, out| shell.run([request], now, out));
     }

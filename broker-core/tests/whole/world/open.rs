@@ -439,7 +439,7 @@ impl World {
             id,
             path: self.oracle.entities[&id].nature.path.clone(),
             shell: Some(shell),
-            passages: Arc::default(),
+            claims: Arc::default(),
             mail: std::collections::VecDeque::new(),
         }
     }

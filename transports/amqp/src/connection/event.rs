@@ -62,7 +62,7 @@ impl LinkId {
 
 /// Continuation after a part of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum Continuation {
     /// More parts follow.
     More,
     /// The message is complete.
@@ -77,7 +77,7 @@ pub enum Fate {
 
 /// Part of a message from a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct MessagePart {
     /// Delivery of the message.
     pub delivery: ReceivedId,
     /// Tag of the delivery.
@@ -91,7 +91,7 @@ pub struct Part {
     /// Bytes of the part, a slice of the received bytes.
     pub payload: Bytes,
     /// Continuation after this part.
-    pub fate: Fate,
+    pub continuation: Continuation,
 }
 
 /// Event of a connection, for the caller.
@@ -128,11 +128,11 @@ pub enum Event {
         /// Identifier of the link.
         link: LinkId,
         /// The part.
-        part: Part,
+        part: MessagePart,
     },
     /// A client reports an outcome of a delivery, or has settled it. If it has not settled it, an
     /// answer is due (AMQP-60).
-    Settled {
+    Disposition {
         /// Link of the delivery, which may be detached already (AMQP-39).
         link: LinkId,
         /// Identifier of the delivery.

@@ -9,7 +9,7 @@ use crate::error::{AmqpError, condition};
 
 /// Times of the last received and sent bytes, and the deadline for opening or closing.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(super) struct IdleClock {
     input_at: Duration,
     output_at: Duration,
     /// Number of received bytes that were not understood yet.
@@ -20,7 +20,7 @@ pub(super) struct Clock {
     pub(super) until: Option<Duration>,
 }
 
-impl Clock {
+impl IdleClock {
     pub(super) const fn new(opening_max: Duration) -> Self {
         Self {
             input_at: Duration::ZERO,

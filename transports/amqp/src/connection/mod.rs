@@ -24,10 +24,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 
 pub use self::config::Config;
-pub use self::event::{Event, Fate, LinkId, Part, ReceivedId, SentId, SessionId};
+pub use self::event::{Continuation, Event, LinkId, MessagePart, ReceivedId, SentId, SessionId};
 use crate::codec::list::List;
 use crate::error::{AmqpError, condition};
-use crate::frame::{FRAME_BYTES_MIN, Frame, Kind, Output};
+use crate::frame::{FRAME_BYTES_MIN, Frame, FrameType, Output};
 use crate::performative::{Disposition, Performative, Role};
 use crate::session::{CurrentDisposition, Session};
 use crate::state::DeliveryState;
@@ -77,7 +77,7 @@ pub struct Connection {
     /// Links with unsent frames of a message, in turn.
     pub(crate) unsent_links: VecDeque<LinkId>,
     peer_channel_max: u16,
-    clock: idle::Clock,
+    clock: idle::IdleClock,
 }
 
 /// Scope that an error ends.
@@ -96,7 +96,7 @@ impl Connection {
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
-            clock: idle::Clock::new(config.opening_max),
+            clock: idle::IdleClock::new(config.opening_max),
             config,
             phase: Phase::Header,
             wire: Wire::new(),
@@ -214,8 +214,8 @@ impl Connection {
 
     fn take(&mut self, frame: &Frame, now: Duration) {
         let (expected, sasl) = match self.phase {
-            Phase::Mechanism | Phase::Password => (Kind::Sasl, true),
-            _ => (Kind::Amqp, false),
+            Phase::Mechanism | Phase::Password => (FrameType::Sasl, true),
+            _ => (FrameType::Amqp, false),
         };
         if frame.kind != expected {
             return self.close_without_waiting(AmqpError::framing("frame has an unexpected type"));
@@ -377,7 +377,7 @@ impl Wire {
     }
 
     pub(crate) fn sasl<L: List>(&mut self, body: &L) {
-        self.wrote |= self.output.frame(Kind::Sasl, 0, body, usize::MAX).is_ok();
+        self.wrote |= self.output.frame(FrameType::Sasl, 0, body, usize::MAX).is_ok();
     }
 
     pub(crate) fn frame<L: List>(&mut self, channel: u16, body: &L) {
@@ -387,7 +387,7 @@ impl Wire {
 
     fn put<L: List>(&mut self, channel: u16, body: &L) {
         let bytes_max = self.frame_bytes();
-        let mut write = |body: &L| self.output.frame(Kind::Amqp, channel, body, bytes_max);
+        let mut write = |body: &L| self.output.frame(FrameType::Amqp, channel, body, bytes_max);
         let written = write(body).or_else(|beyond| {
             // Better a description that is cut than no frame at all (AMQP-90).
             body.shortened(beyond).map_or(Err(beyond), |shorter| write(&shorter))

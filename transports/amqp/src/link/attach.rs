@@ -3,7 +3,7 @@
 
 use std::num::NonZero;
 
-use super::{Link, Stage};
+use super::{Link, LinkStage};
 use crate::codec::value::{Map, Symbols};
 use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
 use crate::error::{AmqpError, condition};
@@ -113,7 +113,7 @@ impl Connection {
         let our_handle = self.take_our_handle(session_id, handle)?;
         let link_id = LinkId { session: session_id, generation: self.next_generation() };
         let link = Link {
-            stage: Stage::Requested,
+            stage: LinkStage::Requested,
             name: attach.name.clone(),
             handle: our_handle,
             kept_bytes: bytes,
@@ -129,7 +129,7 @@ impl Connection {
             credit: 0,
             drain: false,
             message_bytes_max: 0,
-            taken_bytes_max: 0,
+            accepted_bytes_max: 0,
             incoming: None,
             unsent: None,
         };
@@ -172,7 +172,7 @@ impl Connection {
     /// Answers the client's `detach` of each matching link immediately.
     fn answer_detaches_where(&mut self, session: SessionId, is_match: impl Fn(&Link) -> bool) {
         let is_match =
-            |link: &Link| matches!(link.stage, Stage::DetachReceived { .. }) && is_match(link);
+            |link: &Link| matches!(link.stage, LinkStage::DetachReceived { .. }) && is_match(link);
         while let Some(link) = self.first_link(session, is_match) {
             self.detach(link, None);
         }
@@ -244,14 +244,14 @@ impl Connection {
     pub fn accept(&mut self, id: LinkId, answer: Answer) -> bool {
         let config_max = self.config.message_bytes_max;
         let initial_delivery_count = self.config.initial_delivery_count;
-        let Some(link) = self.link_mut(id).filter(|link| link.stage == Stage::Requested) else {
+        let Some(link) = self.link_mut(id).filter(|link| link.stage == LinkStage::Requested) else {
             return false;
         };
-        link.stage = Stage::Attached;
+        link.stage = LinkStage::Attached;
         let client_sends = link.role == Role::Sender;
         let message_bytes_max = answer.message_bytes_max.unwrap_or(config_max).get();
         link.message_bytes_max = message_bytes_max;
-        link.taken_bytes_max = message_bytes_max.saturating_add(answer.leeway_bytes);
+        link.accepted_bytes_max = message_bytes_max.saturating_add(answer.leeway_bytes);
         let reply = Attach {
             name: link.name.clone(),
             handle: link.handle,
@@ -290,11 +290,11 @@ impl Connection {
         let Some(link) = self.link_mut(id) else {
             return;
         };
-        let leaving = link.stage == Stage::DetachReceived { attached: false };
-        if link.stage != Stage::Requested && !leaving {
+        let leaving = link.stage == LinkStage::DetachReceived { attached: false };
+        if link.stage != LinkStage::Requested && !leaving {
             return;
         }
-        link.stage = Stage::DetachSent;
+        link.stage = LinkStage::DetachSent;
         let client_sends = link.role == Role::Sender;
         let reply = Attach {
             // The name is not needed any more.

@@ -1,7 +1,7 @@
 //! Detaching of links, which is always permanent (AMQP-36, AMQP-39). No frame is sent on a link
 //! after its detach.
 
-use super::Stage;
+use super::LinkStage;
 use crate::connection::{Connection, Event, Fault, LinkId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::Detach;
@@ -12,8 +12,8 @@ impl Connection {
             return Ok(());
         };
         let (id, link) = session.link_at(channel, detach.handle)?;
-        let is_answer = link.stage == Stage::DetachSent;
-        link.stage = Stage::DetachReceived { attached: link.is_attached() };
+        let is_answer = link.stage == LinkStage::DetachSent;
+        link.stage = LinkStage::DetachReceived { attached: link.is_attached() };
         link.credit = 0;
         link.drain = false;
         link.incoming = None;
@@ -36,19 +36,19 @@ impl Connection {
             return;
         };
         let answered = match link.stage {
-            Stage::DetachSent => return,
-            Stage::Requested => {
+            LinkStage::DetachSent => return,
+            LinkStage::Requested => {
                 let gone = || AmqpError::new(condition::DETACH_FORCED, "link no longer exists");
                 return self.refuse(id, error.unwrap_or_else(gone));
             }
             // The client requested the detach, so it gets no error.
-            Stage::DetachReceived { attached: false } => {
+            LinkStage::DetachReceived { attached: false } => {
                 return self.attach_without_ends(id, error);
             }
-            Stage::Attached => false,
-            Stage::DetachReceived { attached: true } => true,
+            LinkStage::Attached => false,
+            LinkStage::DetachReceived { attached: true } => true,
         };
-        link.stage = Stage::DetachSent;
+        link.stage = LinkStage::DetachSent;
         link.credit = 0;
         link.incoming = None;
         link.unsent = None;

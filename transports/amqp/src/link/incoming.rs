@@ -5,8 +5,8 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Link, Stage};
-use crate::connection::{Connection, Event, Fate, Fault, LinkId, Part, ReceivedId};
+use super::{Link, LinkStage};
+use crate::connection::{Connection, Continuation, Event, Fault, LinkId, MessagePart, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{DeliveryTag, Flow, Role, Transfer};
 use crate::serial::distance;
@@ -39,25 +39,33 @@ impl Connection {
         session.count_frame(first)?;
         let (id, link) = session.link_at(channel, handle)?;
         match link.stage {
-            Stage::DetachSent | Stage::DetachReceived { .. } => {
+            LinkStage::DetachSent | LinkStage::DetachReceived { .. } => {
                 self.open_window(channel);
                 return Ok(());
             }
-            Stage::Requested => {
+            LinkStage::Requested => {
                 let text = "link is not accepted yet";
                 let error = AmqpError::new(condition::TRANSFER_LIMIT_EXCEEDED, text);
                 return Err(Fault::Link(id, error));
             }
-            Stage::Attached => {}
+            LinkStage::Attached => {}
         }
         let piece = link.piece(&transfer, payload).map_err(|error| Fault::Link(id, error))?;
-        let ends = matches!(piece.fate, Fate::Whole | Fate::TooLarge(_));
+        let ends = matches!(piece.continuation, Continuation::Whole | Continuation::TooLarge(_));
         session.incoming.unanswered += u32::from(ends && !piece.settled);
         let delivery = ReceivedId { session: id.session, id: piece.id };
         if !piece.silent {
-            let Piece { tag, message_format, settled, payload, fate, .. } = piece;
+            let Piece { tag, message_format, settled, payload, continuation, .. } = piece;
             let state = transfer.state;
-            let part = Part { delivery, tag, message_format, settled, state, payload, fate };
+            let part = MessagePart {
+                delivery,
+                tag,
+                message_format,
+                settled,
+                state,
+                payload,
+                continuation,
+            };
             self.events.push_back(Event::Received { link: id, part });
         }
         self.open_window(channel);
@@ -72,7 +80,7 @@ struct Piece {
     message_format: u32,
     settled: bool,
     payload: Bytes,
-    fate: Fate,
+    continuation: Continuation,
     /// Whether no event follows, because an earlier frame has already reported the message as void.
     silent: bool,
 }
@@ -101,22 +109,22 @@ impl Link {
         incoming.settled |= transfer.settled.unwrap_or(false);
         incoming.bytes = incoming.bytes.saturating_add(payload.len() as u64);
         let was_oversized = incoming.oversized;
-        incoming.oversized |= incoming.bytes > self.taken_bytes_max;
+        incoming.oversized |= incoming.bytes > self.accepted_bytes_max;
         let IncomingMessage { id, tag, message_format, settled, bytes, oversized } = incoming;
         let ends = transfer.aborted || !transfer.more;
-        let fate = match (oversized, ends) {
-            _ if transfer.aborted => Fate::Void,
-            (true, true) => Fate::TooLarge(bytes),
-            (true, false) => Fate::Void,
-            (false, false) => Fate::More,
-            (false, true) => Fate::Whole,
+        let continuation = match (oversized, ends) {
+            _ if transfer.aborted => Continuation::Void,
+            (true, true) => Continuation::TooLarge(bytes),
+            (true, false) => Continuation::Void,
+            (false, false) => Continuation::More,
+            (false, true) => Continuation::Whole,
         };
         if !ends {
             self.incoming = Some(incoming);
         }
         let payload = if oversized || transfer.aborted { Bytes::new() } else { payload };
-        let silent = was_oversized && fate == Fate::Void;
-        Ok(Piece { id, tag, message_format, settled, payload, fate, silent })
+        let silent = was_oversized && continuation == Continuation::Void;
+        Ok(Piece { id, tag, message_format, settled, payload, continuation, silent })
     }
 }
 
@@ -162,7 +170,7 @@ impl Connection {
             return Ok(());
         };
         let (id, link) = session.link_at(channel, handle)?;
-        if matches!(link.stage, Stage::DetachSent | Stage::DetachReceived { .. }) {
+        if matches!(link.stage, LinkStage::DetachSent | LinkStage::DetachReceived { .. }) {
             return Ok(());
         }
         let is_transactional =

@@ -20,7 +20,7 @@ use crate::performative::{ReceiverSettleMode, Role, SenderSettleMode};
 
 /// Progress of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum LinkStage {
     /// The client's `attach` is not answered.
     Requested,
     /// Attached on both sides.
@@ -35,7 +35,7 @@ pub(crate) enum Stage {
 /// A link of a session.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stage: Stage,
+    pub(crate) stage: LinkStage,
     pub(crate) name: Box<str>,
     /// Our handle of the link, until our `detach`.
     pub(crate) handle: u32,
@@ -55,8 +55,8 @@ pub(crate) struct Link {
     pub(crate) drain: bool,
     /// Maximum message size that was announced to the client, in bytes.
     pub(crate) message_bytes_max: u64,
-    /// Maximum message size that is accepted, in bytes.
-    pub(crate) taken_bytes_max: u64,
+    /// Maximum message size that is accepted, in bytes: somewhat more than the announced one.
+    pub(crate) accepted_bytes_max: u64,
     /// A message of which more frames will arrive.
     pub(crate) incoming: Option<IncomingMessage>,
     /// A message with unsent frames.
@@ -65,6 +65,6 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn is_attached(&self) -> bool {
-        self.stage == Stage::Attached
+        self.stage == LinkStage::Attached
     }
 }

@@ -10,7 +10,7 @@ use crate::codec::list::list_bytes;
 use crate::connection::{Connection, LinkId, SentId};
 use crate::frame::FRAME_HEADER_BYTES;
 use crate::performative::{DeliveryTag, Role, Transfer};
-use crate::session::{Unsettled, delivery_id};
+use crate::session::{UnsettledDelivery, delivery_id};
 
 /// Maximum size of a `transfer` of ours in bytes, without its payload.
 const TRANSFER_BYTES_MAX: usize = 64;
@@ -97,7 +97,7 @@ impl Connection {
         link.credit = link.credit.saturating_sub(1);
         link.delivery_count = link.delivery_count.wrapping_add(1);
         if !settled {
-            session.unsettled.insert(number, Unsettled { link: id.generation, tag });
+            session.unsettled.insert(number, UnsettledDelivery { link: id.generation, tag });
         }
         // The first frame has all fields, even fields with defaults (AMQP-19).
         let first = Transfer {

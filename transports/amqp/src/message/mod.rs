@@ -30,14 +30,14 @@ pub const BATCH_COUNT_MAX: usize = 65_536;
 
 /// Request to a coordinator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
+pub enum CoordinatorRequest {
     /// Begins a transaction.
     Declare(Declare),
     /// Ends a transaction.
     Discharge(Discharge),
 }
 
-impl Request {
+impl CoordinatorRequest {
     /// Reads the request in a message whose body is a single value (AMQP-97).
     ///
     /// # Errors

@@ -405,18 +405,20 @@ fn a_batch_is_taken_apart() {
 /// Requests to a coordinator are message bodies.
 #[test]
 fn a_coordinator_is_asked_by_values() {
-    let declare = Request::Declare(Declare { global_id: None });
+    let declare = CoordinatorRequest::Declare(Declare { global_id: None });
     for golden in ["005377 005331 45", "005377 005331 c0 02 01 40"] {
-        assert_eq!(Request::read(&bytes(golden)), Ok(declare.clone()));
+        assert_eq!(CoordinatorRequest::read(&bytes(golden)), Ok(declare.clone()));
     }
-    let discharge =
-        Request::Discharge(Discharge { txn_id: Bytes::from_static(b"\x01\x02"), fail: true });
+    let discharge = CoordinatorRequest::Discharge(Discharge {
+        txn_id: Bytes::from_static(b"\x01\x02"),
+        fail: true,
+    });
     let golden = bytes("005377 005332 c0 06 02 a0 02 0102 41");
-    assert_eq!(Request::read(&golden), Ok(discharge));
+    assert_eq!(CoordinatorRequest::read(&golden), Ok(discharge));
     for end in 0..golden.len() {
-        assert!(Request::read(&golden.slice(..end)).is_err(), "{end}");
+        assert!(CoordinatorRequest::read(&golden.slice(..end)).is_err(), "{end}");
     }
     for wrong in ["005375 a000", "005377 005331 45 40", "005377 40", "005377 005332 45"] {
-        assert!(Request::read(&bytes(wrong)).is_err(), "{wrong}");
+        assert!(CoordinatorRequest::read(&bytes(wrong)).is_err(), "{wrong}");
     }
 }

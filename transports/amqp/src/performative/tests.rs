@@ -7,7 +7,7 @@ use peeklock_words::amqp::write;
 use super::*;
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::state::{Declared, DeliveryState, Modified, Outcome, Received, Rejected, Transactional};
-use crate::terminus::{Coordinator, Node, NodeTarget, Source, Target};
+use crate::terminus::{Coordinator, NodeTarget, Source, Target, TerminusNode};
 use crate::tests::{ascii, bytes, digits};
 
 fn boxed(text: &str) -> Box<str> {

@@ -13,7 +13,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::path::{Address, EntityAddress, Node as AddressNode, SubQueue};
 use peeklock_core::request::Outcome;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_link::Role as LinkRole;
+use peeklock_link::LinkRole;
 use peeklock_link::pending::correlation;
 use peeklock_words::amqp::{Scalar, write};
 
@@ -23,7 +23,7 @@ use super::node::{
     decoded, management_node,
 };
 use super::queue_session::SessionRequest;
-use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, Work};
+use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, PermittedWork};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
@@ -125,7 +125,7 @@ impl Conversation {
             return self.attach_requests(link, answer, requests);
         }
         let attaching = PendingAttach { link, entity, answer, kind: AttachKind::Requests };
-        self.when_room(Work::Attach(Box::new(attaching))).await;
+        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
     }
 
     /// Returns the entity of a management node if the client has any right on it. The rights of
@@ -177,7 +177,7 @@ impl Conversation {
         let answer = Answer { offered_capabilities, ..answer };
         let kind = AttachKind::Sender { destination };
         let attaching = PendingAttach { link, entity, answer, kind };
-        self.when_room(Work::Attach(Box::new(attaching))).await;
+        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Conversation {
             None => AttachKind::Receiver { name, mode },
         };
         let attaching = PendingAttach { link, entity, answer, kind };
-        self.when_room(Work::Attach(Box::new(attaching))).await;
+        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
         Ok(())
     }
 
@@ -316,7 +316,7 @@ impl Conversation {
                 return self.amqp.refuse(link, error);
             }
         };
-        let most = self.site.config.message_bytes_max;
+        let most = self.listener.config.message_bytes_max;
         let of_entity = NonZero::new(kilobytes.saturating_mul(1 << 10)).unwrap_or(most);
         let bytes_max = of_entity.min(most);
         let destination = match kind {

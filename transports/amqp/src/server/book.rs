@@ -15,7 +15,7 @@ use crate::connection::{LinkId, ReceivedId, SessionId};
 /// Data about the transactions of a connection that only AMQP needs.
 #[derive(Default)]
 pub(super) struct TransactionBook {
-    pub(super) open: BTreeMap<TransactionId, OpenTransaction>,
+    pub(super) open: BTreeMap<TransactionId, DeclaredTransaction>,
     /// Commits that wait for answers to operations; at most one per transaction.
     pub(super) waiting: Vec<CommitRequest>,
     pub(super) groups: Groups,
@@ -34,7 +34,7 @@ impl TransactionBook {
 }
 
 /// A declared transaction.
-pub(super) struct OpenTransaction {
+pub(super) struct DeclaredTransaction {
     pub(super) coordinator: LinkId,
     /// Queue or topic that it covers, known after its first operation (TXN-08, AMQP-98).
     pub(super) root: Option<Arc<str>>,
@@ -60,7 +60,7 @@ pub(super) struct ClientSettled {
 
 /// The transaction groups of a connection, by session; at most one per session.
 #[derive(Default)]
-pub(super) struct Groups(pub(super) BTreeMap<SessionId, Option<Root>>);
+pub(super) struct Groups(pub(super) BTreeMap<SessionId, Option<TransactionRoot>>);
 
 impl Groups {
     /// Forgets the group of a session.
@@ -71,7 +71,7 @@ impl Groups {
 
 /// The entity that the transactions of a group cover.
 #[derive(Clone)]
-pub(super) struct Root {
+pub(super) struct TransactionRoot {
     /// The path of the queue or topic.
     pub(super) path: Arc<str>,
     /// Path that the first link named. Its token grants the access; a client puts a token only for

@@ -15,13 +15,13 @@ use peeklock_link::{ByToken, Engine};
 use peeklock_listen::TrackGuard;
 
 use super::book::TransactionBook;
-use super::flow::{Clock, Inflow, Outflow};
 use super::identity::Identity;
+use super::listener_state::{ConnectionQuota, ListenerState};
 use super::node::Node;
-use super::place::Entry;
+use super::place::PlaceSearch;
 use super::settlement::SettlementCache;
-use super::site::{ListenerState, Share};
-use super::work::{LinkRequest, LockedDelivery, Work};
+use super::traffic::{ConnectionTimes, Inflow, Outflow};
+use super::work::{LinkRequest, LockedDelivery, PermittedWork};
 use crate::connection::{Connection, Event, LinkId};
 use crate::error::AmqpError;
 
@@ -46,31 +46,31 @@ pub(super) struct Numbering {
 
 /// State of a connection.
 pub(super) struct Conversation {
-    pub(super) site: Arc<ListenerState>,
+    pub(super) listener: Arc<ListenerState>,
     /// Its access applies where no token was put.
     pub(super) engine: Engine<Self>,
     _tracked: TrackGuard,
     pub(super) identity: Identity,
     /// Limits of links, sessions and tokens.
-    pub(super) share: Share,
-    pub(super) entry: Entry,
+    pub(super) quota: ConnectionQuota,
+    pub(super) place_search: PlaceSearch,
     /// Whether the client has opened the connection.
     pub(super) is_open: bool,
 
     pub(super) amqp: Connection,
     pub(super) inflow: Inflow,
     pub(super) outflow: Outflow,
-    pub(super) clock: Clock,
+    pub(super) clock: ConnectionTimes,
 
-    /// Budget of messages that may be removed before they are sent.
-    pub(super) removal_budget: Budget,
+    /// Budget of messages that may be deleted before they are sent.
+    pub(super) deletion_budget: Budget,
     // Requests are carried out in order: first a request that needs a permit, then `grouped_work`,
     // then `delayed_event`, then the events of the machine and the input of `inflow`. A connection
     // must not end before all of these are done (see `has_pending_work`): a client may send
     // requests, close, and not wait for answers.
     /// Requests that are handed over together with requests after them. Present only within
     /// `carry_out`, which ends with none, so no request waits for the client to send more.
-    pub(super) grouped_work: Option<Work>,
+    pub(super) grouped_work: Option<PermittedWork>,
     /// The event after the grouped requests that could not join them, or an event that needs a
     /// place. It is carried out before any other event of the machine, and may be the client's own
     /// `close`.
@@ -93,17 +93,17 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    pub(super) fn new(site: Arc<ListenerState>, principal: Principal) -> Self {
-        let broker = site.broker.with_connection_place();
-        let config = &site.config;
+    pub(super) fn new(listener: Arc<ListenerState>, principal: Principal) -> Self {
+        let broker = listener.broker.with_connection_place();
+        let config = &listener.config;
         let window_bytes = config.outbound_bytes_max;
-        let share = Share::new(Arc::clone(&site.links), config.link_count_max);
+        let quota = ConnectionQuota::new(Arc::clone(&listener.links), config.link_count_max);
         // Twice the bytes of deliveries, so that replies have room next to waiting deliveries.
         let account = Account::new(&broker.outbound_pool(), 2 * window_bytes)
-            .with_large(site.large_outbound.clone());
+            .with_large(listener.large_outbound.clone());
         let access = broker.access(principal.clone());
         let unsettled_max = config.unsettled_count_max;
-        let stop = site.connections.stop_begun();
+        let stop = listener.connections.stop_begun();
         let client = broker.client("amqp", principal.peer);
         client.set_address(principal.peer, principal.by_proxy);
         let mut engine =
@@ -111,21 +111,21 @@ impl Conversation {
         engine.links.count_from(config.initial_delivery_count.into());
         Self {
             engine,
-            _tracked: site.connections.track(),
+            _tracked: listener.connections.track(),
             identity: Identity::new(principal),
-            entry: Entry::default(),
+            place_search: PlaceSearch::default(),
             is_open: false,
             amqp: {
                 let mut amqp = Connection::new(config.of_connection(&broker.settings().name));
-                amqp.allow(share.count(), share.session_count());
+                amqp.allow(quota.count(), quota.session_count());
                 amqp
             },
-            share,
-            inflow: Inflow::new(&site),
+            quota,
+            inflow: Inflow::new(&listener),
             outflow: Outflow::default(),
-            clock: Clock::new(config.opening_timeout),
+            clock: ConnectionTimes::new(config.opening_timeout),
             numbering: Numbering::default(),
-            removal_budget: Budget::new(window_bytes),
+            deletion_budget: Budget::new(window_bytes),
             grouped_work: None,
             delayed_event: None,
             settlement_cache: SettlementCache::default(),
@@ -135,7 +135,7 @@ impl Conversation {
             waiting_requests: 0,
             book: TransactionBook::default(),
             stop_announced: false,
-            site,
+            listener,
         }
     }
 
@@ -164,8 +164,8 @@ impl Conversation {
 
     /// Makes room for another link and another session if there is none.
     pub(super) fn make_room_for_links(&mut self) {
-        let is_short = self.amqp.link_count() >= self.share.count()
-            || self.amqp.session_count() >= self.share.session_count();
+        let is_short = self.amqp.link_count() >= self.quota.count()
+            || self.amqp.session_count() >= self.quota.session_count();
         if is_short {
             self.grow();
         }
@@ -173,9 +173,9 @@ impl Conversation {
 
     /// Takes a step from the shared pool. Returns false if none is left for this connection.
     pub(super) fn grow(&mut self) -> bool {
-        let grows = self.may_stay() && self.share.grow();
+        let grows = self.may_stay() && self.quota.grow();
         if grows {
-            self.amqp.allow(self.share.count(), self.share.session_count());
+            self.amqp.allow(self.quota.count(), self.quota.session_count());
         }
         grows
     }
@@ -183,7 +183,7 @@ impl Conversation {
     /// Returns unneeded steps to the shared pool.
     pub(super) fn shrink_share(&mut self) {
         let count = self.amqp.link_count().max(self.identity.tokens.len());
-        self.share.shrink(count, self.amqp.session_count(), self.identity.held_token_bytes(None));
-        self.amqp.allow(self.share.count(), self.share.session_count());
+        self.quota.shrink(count, self.amqp.session_count(), self.identity.held_token_bytes(None));
+        self.amqp.allow(self.quota.count(), self.quota.session_count());
     }
 }

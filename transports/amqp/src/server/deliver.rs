@@ -10,7 +10,7 @@ use peeklock_core::message::{Content, Overlay};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::conversation::Conversation;
-use super::node::{Lapse, Node, Waiting, return_at};
+use super::node::{LostSession, Node, WaitingDelivery, return_at};
 use super::work::LockedDelivery;
 use crate::connection::LinkId;
 use crate::link::Delivery;
@@ -118,7 +118,7 @@ impl Conversation {
     /// Queues a message for a link. It holds `held_bytes` bytes of the account.
     pub(super) fn deliver(&mut self, number: u32, message: ReceivedMessage, held_bytes: u64) {
         let lock = message.facts.lock;
-        let removed = self.outflow.lost.guard(u64::from(lock.is_none()));
+        let deleted = self.outflow.lost.guard(u64::from(lock.is_none()));
         let payload = encoded(&message, MessageForm::Delivered);
         let is_lost = payload.is_none();
         // As long as the tag of a locked delivery, which some clients require (AMQP-55).
@@ -149,10 +149,10 @@ impl Conversation {
         let is_beyond = at.is_some_and(|at| receiver.exceeds_credit(at.last()));
         let return_at =
             lock.filter(|_| !of_session).map(|lock| return_at(lock, self.engine.broker.now()));
-        receiver.waiting.push_back(Waiting {
+        receiver.waiting.push_back(WaitingDelivery {
             delivery,
             lock,
-            removed,
+            deleted,
             expires_at,
             return_at,
             bytes,
@@ -192,11 +192,11 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut receiver.held_bytes));
                 // If the link is detached, it is unknown whether all frames were written. The guard
                 // is dropped, and the message counts as lost.
-                let removed =
-                    receiver.removed.take().filter(|_| self.amqp.is_sent_and_attached(link));
+                let deleted =
+                    receiver.deleted.take().filter(|_| self.amqp.is_sent_and_attached(link));
                 self.outflow
-                    .unflushed_removals
-                    .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
+                    .unflushed_deletions
+                    .put(deleted, self.outflow.written_bytes + self.amqp.waiting_bytes() as u64);
             }
             let is_settled =
                 receiver.waiting.front().is_some_and(|waiting| waiting.delivery.settled);
@@ -209,7 +209,8 @@ impl Conversation {
             }
             receiver.is_paused = false;
             let Some(waiting) = receiver.waiting.pop_front() else { break };
-            let Waiting { delivery, lock, removed, expires_at, bytes, held_bytes, .. } = waiting;
+            let WaitingDelivery { delivery, lock, deleted, expires_at, bytes, held_bytes, .. } =
+                waiting;
             if let Some(lock) = lock.filter(|lock| !of_session && lock.until <= now) {
                 // The message waited too long for the client's windows, and another client may
                 // receive it now.
@@ -222,7 +223,7 @@ impl Conversation {
             }
             let Ok(sent) = self.amqp.send(link, delivery) else { break };
             receiver.held_bytes = held_bytes;
-            receiver.removed = removed;
+            receiver.deleted = deleted;
             self.engine.links.record_received_bytes(number, bytes);
             sent_any = true;
             receiver.last_sent = lock.map(|lock| lock.token);
@@ -260,12 +261,12 @@ impl Conversation {
         if removes
             && reason.condition() == Condition::SessionLockLost
             && let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link)
-            && receiver.lapsed.is_none()
+            && receiver.lost_session.is_none()
         {
             // There is nothing to settle. A client that receives until the lock ends gets the end
             // of its drain instead of an error.
             let until = self.engine.broker.now().plus(LAPSED_FOR);
-            receiver.lapsed = Some(Lapse { reason, path: path.into(), until });
+            receiver.lost_session = Some(LostSession { reason, path: path.into(), until });
             return;
         }
         let error = super::error::of_live_link(&self.engine.broker.refuse(reason, path));

@@ -8,8 +8,8 @@ use peeklock_core::command::LinkEnd;
 use peeklock_link::Phase;
 
 use super::conversation::{Close, Conversation};
+use super::deleted::UnflushedDeletions;
 use super::node::Node;
-use super::removed::UnflushedRemovals;
 
 impl Conversation {
     /// Returns whether a connection that is being stopped may end: its deadline has passed, or it
@@ -37,7 +37,7 @@ impl Conversation {
             return false;
         }
         let now = Instant::now();
-        let write_timeout = self.site.config.write_timeout;
+        let write_timeout = self.listener.config.write_timeout;
         let over_until = *self.clock.over_until.get_or_insert_with(|| now + write_timeout);
         if now < self.engine.stop_deadline().map_or(over_until, |deadline| deadline.min(over_until))
         {
@@ -68,7 +68,7 @@ impl Conversation {
         self.engine.cancel();
         self.roll_back_all();
         // Unwritten messages count as lost.
-        self.outflow.unflushed_removals = UnflushedRemovals::default();
+        self.outflow.unflushed_deletions = UnflushedDeletions::default();
         let nodes = std::mem::take(&mut self.nodes);
         for node in nodes.into_values() {
             if let Node::Receiver(receiver) = node {

@@ -12,7 +12,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::SPANS_SEVERAL;
 
-use super::book::{Root, is_same, root_path};
+use super::book::{TransactionRoot, is_same, root_path};
 use super::conversation::Conversation;
 use super::node::Node;
 use crate::connection::{LinkId, SessionId};
@@ -35,7 +35,7 @@ impl Conversation {
 
     /// Returns the root of a group. While the first link waits for an answer, this is the entity of
     /// that link.
-    pub(super) fn group_root(&self, session: SessionId) -> Option<Root> {
+    pub(super) fn group_root(&self, session: SessionId) -> Option<TransactionRoot> {
         match self.book.groups.0.get(&session)? {
             Some(root) => Some(root.clone()),
             None => Some(self.first_link(session)?.0),
@@ -59,7 +59,9 @@ impl Conversation {
         let own = root_path(entity)?;
         let mut gone: Option<Arc<str>> = None;
         loop {
-            let Some(Root { path: root, named }) = self.group_root(session) else { return Ok(()) };
+            let Some(TransactionRoot { path: root, named }) = self.group_root(session) else {
+                return Ok(());
+            };
             if is_same(&own, &root) {
                 return Ok(());
             }
@@ -79,7 +81,7 @@ impl Conversation {
 
     /// Returns the entity of the first sender or receiver of a session, and whether it is attached.
     /// Management nodes and browsers do not take part in transactions.
-    fn first_link(&self, session: SessionId) -> Option<(Root, bool)> {
+    fn first_link(&self, session: SessionId) -> Option<(TransactionRoot, bool)> {
         let range = LinkId { session, generation: 0 }..=LinkId { session, generation: u64::MAX };
         self.nodes.range(range).find_map(|(_, node)| {
             let (number, is_attached) = match node {
@@ -90,7 +92,8 @@ impl Conversation {
                 }
             };
             let entity = &self.engine.links.get(number)?.entity;
-            let root = Root { path: root_path(entity).ok()?, named: entity.path().into() };
+            let root =
+                TransactionRoot { path: root_path(entity).ok()?, named: entity.path().into() };
             Some((root, is_attached))
         })
     }

@@ -11,8 +11,8 @@ use peeklock_listen::{ListenerStart, Serve, Tracker};
 use peeklock_tls::Stream;
 
 use super::config::AmqpConfig;
+use super::listener_state::ListenerState;
 use super::reception::receive;
-use super::site::ListenerState;
 use super::websocket;
 
 const NAME: &str = "amqp";

@@ -78,7 +78,7 @@ impl Conversation {
             self.identity.last_valid_at = Instant::now();
             return self.close_without_place();
         }
-        let is_late = self.identity.last_valid_at.elapsed() > self.site.config.opening_timeout;
+        let is_late = self.identity.last_valid_at.elapsed() > self.listener.config.opening_timeout;
         if !is_late || self.engine.is_closed() {
             return;
         }
@@ -141,7 +141,7 @@ impl Conversation {
             let is_shared = self.identity.tokens.iter().filter(of_others).any(is_here);
             let bytes = path.len() + if is_shared { 0 } else { token.len() };
             let held = self.identity.held_token_bytes(Some(path));
-            if count < self.share.count() && held + bytes <= self.share.token_bytes() {
+            if count < self.quota.count() && held + bytes <= self.quota.token_bytes() {
                 return Ok(());
             }
             if let Some(unused) = self.unused(path) {
@@ -209,7 +209,7 @@ mod tests {
     use peeklock_link::Protocol as _;
 
     use super::super::config::AmqpConfig;
-    use super::super::site::ListenerState;
+    use super::super::listener_state::ListenerState;
     use super::*;
     use crate::connection::Event;
 
@@ -279,11 +279,11 @@ mod tests {
     }
 
     async fn logged_in(
-        site: &Arc<ListenerState>,
+        listener: &Arc<ListenerState>,
         who: &Principal,
         said: Credentials,
     ) -> Conversation {
-        let mut client = Conversation::new(Arc::clone(site), who.clone());
+        let mut client = Conversation::new(Arc::clone(listener), who.clone());
         client.log_in(said).await;
         client
     }
@@ -294,9 +294,9 @@ mod tests {
     #[tokio::test]
     async fn client_is_known_while_its_credential_is_valid() {
         let (authorizer, broker) = start().await;
-        let site = Arc::new(ListenerState::new(broker.clone(), config()));
+        let listener = Arc::new(ListenerState::new(broker.clone(), config()));
         let [bare, certified] = clients();
-        let logged_in = async |who: &Principal, said| logged_in(&site, who, said).await;
+        let logged_in = async |who: &Principal, said| logged_in(&listener, who, said).await;
         let by_key = [logged_in(&bare, plain("k")).await, logged_in(&certified, plain("k")).await];
         let by_certificate = logged_in(&certified, Credentials::External).await;
         for client in by_key.iter().chain([&by_certificate]) {
@@ -337,14 +337,14 @@ mod tests {
             (plain("k"), Duration::ZERO, true),
             (Credentials::Anonymous, Duration::from_secs(600), true),
         ] {
-            let site = Arc::new(ListenerState::new(
+            let listener = Arc::new(ListenerState::new(
                 broker.clone(),
                 AmqpConfig { opening_timeout, ..config() },
             ));
-            let mut client = logged_in(&site, &bare, said).await;
+            let mut client = logged_in(&listener, &bare, said).await;
             client.seek_place().await;
-            assert!(client.mark_idle() && client.entry.place.is_some());
-            assert_eq!(client.engine.standing.is_idle(), is_idle);
+            assert!(client.mark_idle() && client.place_search.place.is_some());
+            assert_eq!(client.engine.place.is_idle(), is_idle);
         }
         broker.stop(Duration::ZERO).await.unwrap();
     }
@@ -359,23 +359,26 @@ mod tests {
         let [bare, certified] = clients();
         for (who, said) in [(&bare, plain("k")), (&certified, Credentials::External)] {
             let config = AmqpConfig { connection_count_max: 1, ..config() };
-            let site = Arc::new(ListenerState::new(broker.clone(), config));
-            let mut stranger = logged_in(&site, &certified, Credentials::Anonymous).await;
+            let listener = Arc::new(ListenerState::new(broker.clone(), config));
+            let mut stranger = logged_in(&listener, &certified, Credentials::Anonymous).await;
             stranger.seek_place().await;
-            assert!(stranger.entry.place.is_some(), "it was free");
-            let mut client = logged_in(&site, who, said).await;
+            assert!(stranger.place_search.place.is_some(), "it was free");
+            let mut client = logged_in(&listener, who, said).await;
             client.seek_place().await;
-            assert!(client.entry.place.is_some() && client.entry.seeking.is_none());
+            assert!(client.place_search.place.is_some() && client.place_search.seeking.is_none());
             let is_evicted =
-                |it: &mut Conversation| it.engine.standing.poll_evicted(&context).is_ready();
+                |it: &mut Conversation| it.engine.place.poll_evicted(&context).is_ready();
             assert!(is_evicted(&mut stranger));
             drop(stranger);
             for said in [Credentials::Anonymous, plain("k")] {
-                let mut next = logged_in(&site, &certified, said).await;
+                let mut next = logged_in(&listener, &certified, said).await;
                 next.seek_place().await;
-                assert!(next.entry.place.is_none() && next.entry.seeking.is_some());
+                assert!(next.place_search.place.is_none() && next.place_search.seeking.is_some());
                 next.handle_event(Event::Closed { error: None, by_client: true }).await;
-                assert!(next.entry.seeking.is_none(), "somebody would go for one that is closed");
+                assert!(
+                    next.place_search.seeking.is_none(),
+                    "somebody would go for one that is closed"
+                );
             }
             assert!(!is_evicted(&mut client));
         }

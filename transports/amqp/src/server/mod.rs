@@ -15,12 +15,12 @@
 //!
 //! Modules in reading order:
 //!
-//! - `listener`, `site`, `reception`, `websocket`: accepting clients
-//! - `conversation`, `turn`, `flow`, `end`: the state of a connection, its loop and its end
+//! - `listener`, `listener_state`, `reception`, `websocket`: accepting clients
+//! - `conversation`, `turn`, `traffic`, `end`: the state of a connection, its loop and its end
 //! - `login`, `identity`, `place`: authentication, tokens, and the place of a connection
 //! - `requests`, `work`: from events to commands, and from answers to the client
 //! - `attach`, `queue_session`, `node`: links
-//! - `deliver`, `removed`, `settle`, `settlement`, `outcomes`: deliveries and their settlement
+//! - `deliver`, `deleted`, `settle`, `settlement`, `outcomes`: deliveries and their settlement
 //! - `transaction`, `group`, `book`: transactions
 //!
 //! Not supported, refused with `amqp:not-implemented`: durable subscriptions, and link filters
@@ -30,24 +30,24 @@ mod attach;
 mod book;
 mod config;
 mod conversation;
+mod deleted;
 mod deliver;
 mod end;
 mod error;
-mod flow;
 mod group;
 mod identity;
 mod listener;
+mod listener_state;
 mod login;
 mod node;
 mod outcomes;
 mod place;
 mod queue_session;
 mod reception;
-mod removed;
 mod requests;
 mod settle;
 mod settlement;
-mod site;
+mod traffic;
 mod transaction;
 mod turn;
 mod websocket;

@@ -1,10 +1,10 @@
-//! The slot of a connection among the permitted connections (QUO-01). A connection without a slot
+//! The place of a connection among the permitted connections (QUO-01). A connection without a place
 //! uses a spare socket.
 //!
 //! A client authenticates by SASL, or only after it has opened its connection, at `$cbs`. A
-//! connection without a slot is therefore opened and may use `$cbs`, and nothing else, for at most
-//! `opening_timeout`. It gets a free slot; a client with a key, a token or a certificate may take
-//! the slot of a client without one. Otherwise it waits for a slot. `Conversation` calls this
+//! connection without a place is therefore opened and may use `$cbs`, and nothing else, for at most
+//! `opening_timeout`. It gets a free place; a client with a key, a token or a certificate may take
+//! the place of a client without one. Otherwise it waits for a place. `Conversation` calls this
 //! module at these steps.
 
 use std::future::Future;
@@ -19,31 +19,30 @@ use super::node::is_for_tokens;
 use crate::connection::Event;
 use crate::error::{AmqpError, condition};
 
-/// Progress of a connection towards its slot.
+/// Progress of a connection towards its place.
 #[derive(Default)]
-pub(super) struct Entry {
+pub(super) struct PlaceSearch {
     pub(super) place: Option<Place>,
-    /// Ready when another connection needs the spare socket; present until the connection has a
-    /// slot.
+    /// Completes when another connection needs the spare socket; `None` once this one has a place.
     pub(super) opening: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The slot for which an open connection waits.
+    /// The place for which an open connection waits.
     pub(super) seeking: Option<Pin<Box<dyn Future<Output = Place> + Send>>>,
 }
 
 impl Conversation {
-    /// Takes a slot for an open connection, or starts waiting for one.
+    /// Takes a place for an open connection, or starts waiting for one.
     pub(super) async fn seek_place(&mut self) {
-        if let Some(place) = self.site.places.try_take() {
+        if let Some(place) = self.listener.places.try_take() {
             return self.take_place(place);
         }
         let newcomer = self.newcomer().await;
-        if let Some(place) = self.site.places.take_or_evict(newcomer) {
+        if let Some(place) = self.listener.places.take_or_evict(newcomer) {
             return self.take_place(place);
         }
-        self.entry.seeking = Some(Box::pin(self.site.places.clone().wait(newcomer)));
+        self.place_search.seeking = Some(Box::pin(self.listener.places.clone().wait(newcomer)));
     }
 
-    /// The class of the connection in the competition for slots, by its credentials.
+    /// The class of the connection in the competition for places, by its credentials.
     async fn newcomer(&mut self) -> Newcomer {
         if self.has_credential() {
             return Newcomer::ByKey;
@@ -60,52 +59,53 @@ impl Conversation {
     /// Records that the client has presented valid credentials.
     pub(super) async fn record_valid_credentials(&mut self) {
         self.mark_key();
-        if self.entry.place.is_none() {
+        if self.place_search.place.is_none() {
             self.seek_place().await;
         }
     }
 
-    /// Gives the connection its slot.
+    /// Gives the connection its place.
     pub(super) fn take_place(&mut self, place: Place) {
-        self.entry.place = Some(place);
-        let member = self.site.places.join(self.identity.principal.peer);
-        self.engine.standing = ConnectionPlace::new(member, self.site.config.opening_timeout);
-        (self.entry.opening, self.entry.seeking) = (None, None);
+        self.place_search.place = Some(place);
+        let member = self.listener.places.join(self.identity.principal.peer);
+        self.engine.place = ConnectionPlace::new(member, self.listener.config.opening_timeout);
+        (self.place_search.opening, self.place_search.seeking) = (None, None);
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
         }
         self.mark_key();
     }
 
-    /// Stops waiting for a slot: the connection ends, and drops the event that needs one.
+    /// Stops waiting for a place: the connection ends, and drops the event that needs one.
     pub(super) fn stop_seeking(&mut self) {
-        self.entry.seeking = None;
+        self.place_search.seeking = None;
         if self.engine.needs_place() {
             self.engine.phase = Phase::Open;
             self.delayed_event = None;
         }
     }
 
-    /// Whether `event` needs a slot: an attach, unless its link is for tokens.
+    /// Whether `event` needs a place: an attach, unless its link is for tokens.
     pub(super) fn needs_place(&self, event: &Event) -> bool {
         let is_for_place =
             matches!(event, Event::Attached { attach, .. } if !is_for_tokens(attach));
-        is_for_place && self.entry.place.is_none()
+        is_for_place && self.place_search.place.is_none()
     }
 
-    /// Records whether a client with a key may claim the slot of this connection.
+    /// Records whether a client with a key may claim the place of this connection.
     pub(super) fn mark_key(&self) {
-        self.engine.standing.mark_key(self.has_credential());
+        self.engine.place.mark_key(self.has_credential());
     }
 
-    /// Closes an open connection that has found no slot within `opening_timeout`.
+    /// Closes an open connection that has found no place within `opening_timeout`.
     pub(super) fn close_without_place(&mut self) {
-        let is_late = self.clock.began.elapsed() > self.site.config.opening_timeout;
-        if !self.is_open || self.entry.place.is_some() || !is_late || self.engine.is_closed() {
+        let is_late = self.clock.began.elapsed() > self.listener.config.opening_timeout;
+        if !self.is_open || self.place_search.place.is_some() || !is_late || self.engine.is_closed()
+        {
             return;
         }
         self.stop_seeking();
-        let count = self.site.config.connection_count_max;
+        let count = self.listener.config.connection_count_max;
         let rejection = Rejection::quota_exceeded(format!(
             "there are already {count} connections, the limit `amqp.connection_count_max`; close \
              some, or raise the limit"

@@ -8,18 +8,18 @@ use peeklock_core::telemetry::count_unopened;
 use tokio::io::AsyncReadExt as _;
 
 use super::conversation::Conversation;
-use super::site::ListenerState;
+use super::listener_state::ListenerState;
 use super::turn::Socket;
 use super::websocket;
 
 /// Serves a client until its connection ends.
 pub(super) async fn receive<S: Socket>(
-    site: Arc<ListenerState>,
+    listener: Arc<ListenerState>,
     mut stream: S,
     principal: Principal,
 ) {
-    let opening_timeout = site.config.opening_timeout;
-    let opening = site.places.begin_opening();
+    let opening_timeout = listener.config.opening_timeout;
+    let opening = listener.places.begin_opening();
     let mut first = [0];
     let read = tokio::select! {
         biased;
@@ -36,9 +36,9 @@ pub(super) async fn receive<S: Socket>(
     }
     // An AMQP frame never begins with the first letter of an HTTP request.
     if first != *b"G" {
-        return Conversation::new(site, principal).run(stream, &first, opening).await;
+        return Conversation::new(listener, principal).run(stream, &first, opening).await;
     }
-    let upgrade = websocket::accept(&site, principal.peer, stream, &first);
+    let upgrade = websocket::accept(&listener, principal.peer, stream, &first);
     let upgraded = tokio::select! {
         biased;
         () = opening.evicted() => return unopened(&principal, "made_room"),
@@ -46,7 +46,7 @@ pub(super) async fn receive<S: Socket>(
     };
     if let Some((stream, by_proxy)) = upgraded {
         let principal = if by_proxy { principal.through_proxy() } else { principal };
-        Conversation::new(site, principal).run(stream, &[], opening).await;
+        Conversation::new(listener, principal).run(stream, &[], opening).await;
     }
 }
 

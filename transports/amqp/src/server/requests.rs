@@ -18,9 +18,9 @@ use peeklock_link::{Engine, Event as LinkEvent, FinishedWork, LONG_MAX, Phase, P
 
 use super::conversation::{Close, Conversation};
 use super::deliver::token_of;
-use super::node::{Answered, ManagementAnswer, Node};
+use super::node::{ManagementAnswer, ManagementResult, Node};
 use super::settlement::SettlementCache;
-use super::work::{ANSWERS, LinkRequest, PendingAnswer, Work};
+use super::work::{ANSWERS, LinkRequest, PendingAnswer, PermittedWork};
 use crate::connection::{Event, LinkId, SessionId};
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
@@ -32,10 +32,10 @@ const BYTES_MAX: u64 = 256 << 10;
 
 impl Protocol for Conversation {
     type PendingAnswer = PendingAnswer;
-    type Unpaid = Work;
+    type Unpaid = PermittedWork;
     type Paid = Infallible;
     type Close = Close;
-    type Outcome = Answered;
+    type Outcome = ManagementResult;
 
     const BACKGROUND_MAX: usize = LONG_MAX;
 
@@ -64,12 +64,12 @@ impl Protocol for Conversation {
         };
         let has_link = !self.nodes.values().all(only_asks);
         if has_link {
-            self.engine.standing.has_link();
+            self.engine.place.has_link();
         }
-        let is_idle = self.entry.place.is_some()
+        let is_idle = self.place_search.place.is_some()
             && self.engine.is_open()
             && !has_link
-            && !(self.engine.standing.awaits_link() && self.has_credential())
+            && !(self.engine.place.awaits_link() && self.has_credential())
             && self.engine.links.pending_count() == 0
             && self.numbering.link_requests.is_empty()
             && self.locked_deliveries.is_empty()
@@ -77,7 +77,7 @@ impl Protocol for Conversation {
             && self.waiting_requests == 0
             && !self.engine.background.is_busy()
             && !self.engine.transactions.has_operations();
-        self.engine.standing.mark_idle(is_idle, &self.site.places)
+        self.engine.place.mark_idle(is_idle, &self.listener.places)
     }
 
     fn may_emit(&self) -> bool {
@@ -88,7 +88,7 @@ impl Protocol for Conversation {
         self.engine.account.held_bytes() < self.engine.account.bytes_max() && self.may_answer()
     }
 
-    fn measure(&self) -> impl Fn(&Answered) -> u64 + Send + 'static {
+    fn measure(&self) -> impl Fn(&ManagementResult) -> u64 + Send + 'static {
         |answer| answer.as_ref().map_or(0, ManagementAnswer::len)
     }
 
@@ -124,7 +124,7 @@ impl Protocol for Conversation {
         self.engine.account.release(held_bytes);
     }
 
-    fn emit_finished(&mut self, finished: FinishedWork<Answered>) {
+    fn emit_finished(&mut self, finished: FinishedWork<ManagementResult>) {
         self.answer_background(finished);
     }
 }
@@ -155,7 +155,7 @@ impl Conversation {
                 self.engine.phase = Phase::NeedsPlace;
                 break true;
             }
-            self.engine.standing.asks();
+            self.engine.place.asks();
             if self.can_join_group(&event) {
                 self.handle_event(event).await;
             } else {
@@ -201,7 +201,7 @@ impl Conversation {
             Event::Attached { link, attach } => self.attach(link, &attach).await,
             Event::Credit { link, drain, .. } => self.credited(link, drain),
             Event::Received { link, part } => self.received(link, part).await,
-            Event::Settled { delivery, tag, state, settled, .. } => {
+            Event::Disposition { delivery, tag, state, settled, .. } => {
                 self.settle(delivery, &tag, state, settled).await;
             }
             Event::Detached { link, .. } | Event::Failed { link, .. } => self.detach(link),
@@ -322,7 +322,7 @@ impl Conversation {
         let has_room = |count: usize| count < COUNT_MAX.min(count_max);
         match (&self.grouped_work, event) {
             (None, _) => true,
-            (Some(Work::Send(inbound)), Event::Received { link, part }) => {
+            (Some(PermittedWork::Send(inbound)), Event::Received { link, part }) => {
                 let Some(Node::Sender(sender)) = self.nodes.get(link) else { return false };
                 let (count, bytes) = inbound.cost();
                 let more = sender.assembly.len() + part.payload.len();
@@ -331,7 +331,7 @@ impl Conversation {
                     && has_room(usize::try_from(count).unwrap_or(usize::MAX))
                     && bytes.saturating_add(more as u64) <= BYTES_MAX
             }
-            (Some(Work::Settle(list)), Event::Settled { tag, state, .. }) => {
+            (Some(PermittedWork::Settle(list)), Event::Disposition { tag, state, .. }) => {
                 let of = |number| list.first().is_some_and(|first| first.is_of(number));
                 has_room(list.len())
                     && !matches!(state, Some(DeliveryState::Transactional(_)))
@@ -351,7 +351,7 @@ impl Conversation {
     }
 
     /// Carries out work when a permit is available; until then no further request is carried out.
-    pub(super) async fn when_room(&mut self, work: Work) {
+    pub(super) async fn when_room(&mut self, work: PermittedWork) {
         let (count, bytes) = work.cost();
         if let Some(permit) = self.engine.budget.try_take_list(count, bytes) {
             return self.work(work, permit).await;
@@ -360,18 +360,18 @@ impl Conversation {
     }
 
     /// Carries out work with its permit.
-    pub(super) async fn work(&mut self, work: Work, permit: Permit) {
+    pub(super) async fn work(&mut self, work: PermittedWork, permit: Permit) {
         match work {
-            Work::Send(inbound) => self.send(inbound, permit).await,
-            Work::Settle(list) => self.settle_now(list, permit).await,
+            PermittedWork::Send(inbound) => self.send(inbound, permit).await,
+            PermittedWork::Settle(list) => self.settle_now(list, permit).await,
             // The connection is over, so nobody would hold the link.
-            Work::Attach(_) if self.amqp.is_over() => {}
-            Work::Attach(attaching) => self.open(*attaching, permit).await,
-            Work::Commit(committing) => self.commit(committing, permit),
-            Work::RequestInBackground(reply_address, asking) => {
+            PermittedWork::Attach(_) if self.amqp.is_over() => {}
+            PermittedWork::Attach(attaching) => self.open(*attaching, permit).await,
+            PermittedWork::Commit(committing) => self.commit(committing, permit),
+            PermittedWork::RequestInBackground(reply_address, asking) => {
                 self.run_in_background(reply_address, asking, permit)
             }
-            Work::Request(plan) => self.submit_plan(*plan, permit).await,
+            PermittedWork::Request(plan) => self.submit_plan(*plan, permit).await,
         }
     }
 }

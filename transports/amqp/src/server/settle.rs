@@ -18,8 +18,8 @@ use super::deliver::token_of;
 use super::outcomes::OutcomeKind;
 use super::settlement::same_kind;
 use super::work::{
-    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, SettlementRequest,
-    Work,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, PermittedWork,
+    SettlementRequest,
 };
 use crate::connection::SentId;
 use crate::performative::DeliveryTag;
@@ -88,9 +88,11 @@ impl Conversation {
         let session = id.session();
         let settling = SettlementRequest { token, sent, session, settlement, transaction, answer };
         match &mut self.grouped_work {
-            Some(Work::Settle(list)) => list.push(settling),
-            _ if transaction.is_some() => self.when_room(Work::Settle(vec![settling])).await,
-            _ => self.grouped_work = Some(Work::Settle(vec![settling])),
+            Some(PermittedWork::Settle(list)) => list.push(settling),
+            _ if transaction.is_some() => {
+                self.when_room(PermittedWork::Settle(vec![settling])).await
+            }
+            _ => self.grouped_work = Some(PermittedWork::Settle(vec![settling])),
         }
     }
 
@@ -151,7 +153,7 @@ impl Conversation {
                 let is_gone =
                     |sent: &LockedDelivery| !self.numbering.numbers.contains_key(&sent.number);
                 if sent.as_ref().is_some_and(is_gone) {
-                    self.site.outcomes().remember(token, kind);
+                    self.listener.outcomes().remember(token, kind);
                 }
                 None
             }

@@ -11,7 +11,7 @@ use peeklock_core::command::{Command, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::LockToken;
-use peeklock_core::request::Outcome as Answered;
+use peeklock_core::request::Outcome as CommandOutcome;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{
     Operation, PartCheck, PartOutcome, PendingCommit, Reach, SPANS_SEVERAL, TransactionId,
@@ -19,17 +19,18 @@ use peeklock_core::transaction::{
 use peeklock_link::pending::correlation;
 
 use super::book::{
-    ClientSettled, CommitRequest, OpenTransaction, Root, TransactionBook, is_same, root_path,
+    ClientSettled, CommitRequest, DeclaredTransaction, TransactionBook, TransactionRoot, is_same,
+    root_path,
 };
 use super::conversation::Conversation;
 use super::outcomes::OutcomeKind;
 use super::work::{
-    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, TransactionCommit,
-    TransactionPart, Work,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, PermittedWork,
+    TransactionCommit, TransactionPart,
 };
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
-use crate::message::{Discharge, Request};
+use crate::message::{CoordinatorRequest, Discharge};
 use crate::state::{Declared, DeliveryState, Outcome, Transactional};
 
 fn unknown(id: TransactionId) -> Rejection {
@@ -59,14 +60,16 @@ impl Conversation {
             self.amqp.detach(link, Some(AmqpError::new(condition::NOT_ALLOWED, text)));
             return self.detach(link);
         };
-        match Request::read(body) {
-            Ok(Request::Declare(declare)) if declare.global_id.is_some() => {
+        match CoordinatorRequest::read(body) {
+            Ok(CoordinatorRequest::Declare(declare)) if declare.global_id.is_some() => {
                 let text = "transactions over several brokers are not supported";
                 let error = AmqpError::new(condition::NOT_IMPLEMENTED, text);
                 self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
             }
-            Ok(Request::Declare(_)) => self.declare(link, delivery),
-            Ok(Request::Discharge(discharge)) => self.discharge(delivery, &discharge).await,
+            Ok(CoordinatorRequest::Declare(_)) => self.declare(link, delivery),
+            Ok(CoordinatorRequest::Discharge(discharge)) => {
+                self.discharge(delivery, &discharge).await
+            }
             Err(error) => self.amqp.dispose_received(delivery, DeliveryState::rejected(error)),
         }
     }
@@ -75,7 +78,7 @@ impl Conversation {
         // The reach of the transaction follows from the sessions that use it.
         let state = match self.engine.transactions.begin(Reach::CrossEntity) {
             Ok(id) => {
-                let open = OpenTransaction {
+                let open = DeclaredTransaction {
                     coordinator: link,
                     root: None,
                     must_roll_back: false,
@@ -103,7 +106,7 @@ impl Conversation {
             if self.engine.transactions.has_unanswered(id) {
                 return self.book.waiting.push(committing);
             }
-            return self.when_room(Work::Commit(committing)).await;
+            return self.when_room(PermittedWork::Commit(committing)).await;
         }
         let rolled_back = self.engine.transactions.roll_back(id);
         self.roll_back(id);
@@ -120,7 +123,7 @@ impl Conversation {
         let ready = |committing: &CommitRequest| !transactions.has_unanswered(committing.id);
         let Some(at) = self.book.waiting.iter().position(ready) else { return false };
         let committing = self.book.waiting.remove(at);
-        self.when_room(Work::Commit(committing)).await;
+        self.when_room(PermittedWork::Commit(committing)).await;
         true
     }
 
@@ -138,8 +141,8 @@ impl Conversation {
             let error = self.refuse(unknown, "");
             return self.amqp.dispose_received(delivery, DeliveryState::rejected(error));
         };
-        let OpenTransaction { must_roll_back: is_doomed, client_settled, .. } = open;
-        let ending = if is_doomed {
+        let DeclaredTransaction { must_roll_back, client_settled, .. } = open;
+        let ending = if must_roll_back {
             // If it has timed out, its messages were refused for that reason (TXN-06).
             self.engine.transactions.roll_back(id).and_then(|()| {
                 Err(Rejection::new(
@@ -179,11 +182,11 @@ impl Conversation {
         &mut self,
         committed: TransactionCommit,
         path: &str,
-        result: Result<Answered, Rejection>,
+        result: Result<CommandOutcome, Rejection>,
     ) {
         let TransactionCommit { delivery, locks, client_settled, _room } = committed;
         let result = match result {
-            Ok(Answered::Committed(outcomes)) => Ok(outcomes),
+            Ok(CommandOutcome::Committed(outcomes)) => Ok(outcomes),
             Ok(_) => Err(Rejection::internal("unexpected answer")),
             Err(rejection) => Err(rejection),
         };
@@ -207,16 +210,16 @@ impl Conversation {
     }
 
     /// Marks the named transaction, if any, for rollback, since an operation is not carried out;
-    /// see [`Self::require_rollback`].
-    pub(super) fn require_rollback_of_named(&mut self, transaction: Option<TransactionId>) {
+    /// see [`Self::mark_for_rollback`].
+    pub(super) fn mark_named_for_rollback(&mut self, transaction: Option<TransactionId>) {
         if let Some(id) = transaction {
-            self.require_rollback(id);
+            self.mark_for_rollback(id);
         }
     }
 
     /// Marks a transaction for rollback, since a message cannot join it and the client may not
     /// notice (AMQP-100).
-    pub(super) fn require_rollback(&mut self, id: TransactionId) {
+    pub(super) fn mark_for_rollback(&mut self, id: TransactionId) {
         if let Some(open) = self.book.open.get_mut(&id) {
             open.must_roll_back = true;
         }
@@ -256,7 +259,7 @@ impl Conversation {
         self.roll_back_those(|_| true);
     }
 
-    fn roll_back_those(&mut self, which: impl Fn(&OpenTransaction) -> bool) {
+    fn roll_back_those(&mut self, which: impl Fn(&DeclaredTransaction) -> bool) {
         let over = self.book.open.iter().filter(|(_, open)| which(open)).map(|(id, _)| *id);
         for id in over.collect::<Vec<_>>() {
             self.engine.transactions.forget(id);
@@ -346,7 +349,7 @@ impl Conversation {
         id: TransactionId,
         coordinator: SessionId,
     ) -> Result<Option<Arc<str>>, Rejection> {
-        while let Some(Root { path: root, named }) = self.group_root(coordinator) {
+        while let Some(TransactionRoot { path: root, named }) = self.group_root(coordinator) {
             match self.access_at(&named).entity_of_a_transaction(&root).await {
                 Ok(entity) => {
                     self.engine.transactions.anchor(id, entity)?;
@@ -370,7 +373,7 @@ impl Conversation {
         &mut self,
         joining: TransactionPart,
         path: &str,
-        result: Result<Answered, Rejection>,
+        result: Result<CommandOutcome, Rejection>,
     ) {
         let TransactionPart { id, issued, of } = joining;
         match result {
@@ -432,7 +435,7 @@ impl Conversation {
             PartKind::Sent(_) => false,
         };
         let error = self.refuse(rejection, path);
-        let is_doomed = match of {
+        let must_roll_back = match of {
             PartKind::Sent(delivery) => {
                 match delivery {
                     Some(delivery) => {
@@ -465,8 +468,8 @@ impl Conversation {
                 true
             }
         };
-        if is_doomed {
-            self.require_rollback(id);
+        if must_roll_back {
+            self.mark_for_rollback(id);
         }
     }
 }

@@ -16,8 +16,8 @@ use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::conversation::{Close, Conversation};
-use super::flow::TICK;
 use super::node::Node;
+use super::traffic::TICK;
 use crate::error::{AmqpError, condition};
 
 /// Maximum number of bytes per read. It shrinks by the bytes already received, down to half.
@@ -84,12 +84,12 @@ pub(super) enum AmqpTurn {
 impl Conversation {
     /// Serves a socket until the connection ends. The bytes of `first` were read from it already.
     pub(super) async fn run<S: Socket>(mut self, mut stream: S, first: &[u8], opening: Opening) {
-        self.entry.opening = Some(Box::pin(async move { opening.evicted().await }));
+        self.place_search.opening = Some(Box::pin(async move { opening.evicted().await }));
         self.inflow.input.extend_from_slice(first);
         let end = self.serve(&mut stream).await;
         self.flush_at_end(&mut stream).await;
         // The spare socket is released when the stream is closed.
-        let _opening = self.entry.opening.take();
+        let _opening = self.place_search.opening.take();
         self.end(end).await;
         // TLS and WebSocket have an end of their own; a client that does not take it is not waited
         // for.
@@ -179,8 +179,8 @@ impl Conversation {
             self.discard_output();
             return Poll::Pending;
         }
-        if self.outflow.unflushed_removals.has_within(self.outflow.taken_bytes) {
-            // A removed message belongs to the client once the operating system has its bytes. So
+        if self.outflow.unflushed_deletions.has_within(self.outflow.written_bytes) {
+            // A deleted message belongs to the client once the operating system has its bytes. So
             // they are flushed even if more bytes follow.
             ready!(self.poll_flush(stream, context))?;
         }
@@ -195,7 +195,7 @@ impl Conversation {
         match Pin::new(stream).poll_write_vectored(context, pieces) {
             Poll::Ready(Ok(written)) => {
                 output.advance(written);
-                self.outflow.taken_bytes += written as u64;
+                self.outflow.written_bytes += written as u64;
                 self.outflow.is_unflushed = true;
                 self.outflow.stalled_since = None;
                 Poll::Ready(Ok(()))
@@ -232,7 +232,7 @@ impl Conversation {
             }
         }
         self.outflow.stalled_since = None;
-        self.outflow.unflushed_removals.flushed(self.outflow.taken_bytes);
+        self.outflow.unflushed_deletions.flushed(self.outflow.written_bytes);
         Poll::Ready(Ok(()))
     }
 
@@ -316,7 +316,7 @@ impl Conversation {
     /// Returns whether the client reads none of the written bytes, or reads a large message too
     /// slowly.
     fn is_too_slow(&mut self) -> bool {
-        let write_timeout = self.site.config.write_timeout;
+        let write_timeout = self.listener.config.write_timeout;
         let large = self.engine.account.large();
         if large != self.outflow.large_since.map(|(number, _)| number) {
             self.outflow.large_since = large.map(|number| (number, Instant::now()));
@@ -365,12 +365,12 @@ impl<S: Socket> Serve<S> for Conversation {
     }
 
     fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
-        if let Some(opening) = &mut self.entry.opening
+        if let Some(opening) = &mut self.place_search.opening
             && opening.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Turn::Own(AmqpTurn::SocketNeeded));
         }
-        if let Some(seeking) = &mut self.entry.seeking
+        if let Some(seeking) = &mut self.place_search.seeking
             && let Poll::Ready(place) = seeking.as_mut().poll(context)
         {
             return Poll::Ready(Turn::Own(AmqpTurn::Placed(place)));
@@ -395,7 +395,7 @@ impl<S: Socket> Serve<S> for Conversation {
     fn poll_slow(&mut self, _: &mut S, context: &mut Context<'_>) -> Poll<LinkEnd> {
         let is_held_up =
             self.outflow.stalled_since.is_some() || self.nodes.values().any(Node::has_waiting);
-        let taken_bytes = is_held_up.then_some(self.outflow.taken_bytes);
+        let taken_bytes = is_held_up.then_some(self.outflow.written_bytes);
         self.engine.poll_yield(taken_bytes, context).map(|()| self.how_it_ends())
     }
 

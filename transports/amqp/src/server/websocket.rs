@@ -28,7 +28,7 @@ use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 use tokio_tungstenite::tungstenite::{Bytes as Payload, Error};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
-use super::site::ListenerState;
+use super::listener_state::ListenerState;
 use super::turn::Socket;
 
 /// Path of the upgrade, with or without slashes around it.
@@ -84,7 +84,7 @@ pub(super) struct LowerSocket<S> {
 /// Answers an upgrade. Returns the socket and whether the request came through a proxy; `None` if
 /// it was refused.
 pub(super) async fn accept<S: Socket>(
-    site: &ListenerState,
+    listener: &ListenerState,
     peer: Option<SocketAddr>,
     stream: S,
     first: &[u8],
@@ -95,19 +95,19 @@ pub(super) async fn accept<S: Socket>(
     #[expect(clippy::result_large_err, reason = "the library's type")]
     let judge = |request: &Request, response: Response| {
         by_proxy = upgrade::is_by_proxy(request);
-        judge(site, peer, request, response)
+        judge(listener, peer, request, response)
     };
     // Nothing is read after the request: a client that sends more before the response is refused.
     let accepting = accept_hdr_async_with_config(&mut below, judge, Some(config));
-    let accepted = tokio::time::timeout(site.config.opening_timeout, accepting).await;
+    let accepted = tokio::time::timeout(listener.config.opening_timeout, accepting).await;
     match accepted.map(|accepted| accepted.map(drop)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            upgrade::answer_invalid_upgrade(&site.broker, &mut below, &error, INSTEAD).await;
+            upgrade::answer_invalid_upgrade(&listener.broker, &mut below, &error, INSTEAD).await;
             return None;
         }
         Err(_) => {
-            upgrade::answer_late_request(&site.broker, &mut below, INSTEAD).await;
+            upgrade::answer_late_request(&listener.broker, &mut below, INSTEAD).await;
             return None;
         }
     }
@@ -117,20 +117,20 @@ pub(super) async fn accept<S: Socket>(
 /// Checks the origin and host of a request (SEC-23), its path, and its subprotocol.
 #[expect(clippy::result_large_err, reason = "the library's type")]
 fn judge(
-    site: &ListenerState,
+    listener: &ListenerState,
     peer: Option<SocketAddr>,
     request: &Request,
     mut response: Response,
 ) -> Result<Response, ErrorResponse> {
-    let broker = &site.broker;
-    let config = &site.config;
+    let broker = &listener.broker;
+    let config = &listener.config;
     let known = HeaderRules {
         transport: "amqp",
         hosts: &config.allowed_hosts,
         origins: &config.allowed_origins,
     };
     let host = upgrade::host(request, is_same_name);
-    upgrade::check_origin_and_host(known, (broker, &site.strangers), peer, host, request)?;
+    upgrade::check_origin_and_host(known, (broker, &listener.strangers), peer, host, request)?;
     if !is_served_at(request.uri().path()) {
         let rejection = Rejection::new(Condition::EntityNotFound, INSTEAD);
         return Err(upgrade::refuse(broker, StatusCode::NOT_FOUND, rejection));

@@ -15,7 +15,7 @@ use peeklock_core::transaction::{PendingPart, TransactionId};
 use peeklock_link::RunningWork;
 
 use super::book::{ClientSettled, CommitRequest};
-use super::node::{Answered, PendingManagement, Plan};
+use super::node::{CommandPlan, ManagementResult, PendingManagement};
 use super::outcomes::OutcomeKind;
 use super::queue_session::SessionRequest;
 use crate::codec::value::Raw;
@@ -48,7 +48,7 @@ impl<T> AwaitedAnswers<T> {
 }
 
 /// Work that needs a permit.
-pub(super) enum Work {
+pub(super) enum PermittedWork {
     /// Hands deliveries of the client to their entity.
     Send(Inbound),
     /// Settles deliveries of a link at their entity.
@@ -58,12 +58,12 @@ pub(super) enum Work {
     /// Commits a transaction.
     Commit(CommitRequest),
     /// Carries out a request to a management node.
-    Request(Box<Plan>),
+    Request(Box<CommandPlan>),
     /// Carries out a request to a management node in the background.
-    RequestInBackground(ReplyAddress, RunningWork<Answered>),
+    RequestInBackground(ReplyAddress, RunningWork<ManagementResult>),
 }
 
-impl Work {
+impl PermittedWork {
     /// Number of commands, and their bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         match self {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Handles, Incoming, Lapsed, Outgoing, Session};
+use super::{Handles, Incoming, LostSessionDeliveries, Outgoing, Session};
 use crate::connection::Fault;
 use crate::connection::{Connection, Event, SessionId};
 use crate::error::{AmqpError, condition};
@@ -56,7 +56,7 @@ impl Connection {
             incoming,
             outgoing,
             unsettled: BTreeMap::new(),
-            lapsed: Lapsed::default(),
+            lapsed: LostSessionDeliveries::default(),
         };
         self.wire.frame(
             channel,

@@ -4,7 +4,7 @@
 
 use peeklock_words::error::{LOCK_LOST, SESSION_LOCK_LOST};
 
-use super::{Incoming, Session, Unsettled, delivery_id};
+use super::{Incoming, Session, UnsettledDelivery, delivery_id};
 use crate::connection::{Config, Connection, Event, Fault, LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
 use crate::performative::{Disposition, Flow, Role};
@@ -80,7 +80,7 @@ impl Connection {
             self.wire.dispose_range(channel, Role::Sender, range, state);
             unknown = last + 1;
         }
-        let Some((number, Unsettled { link, tag })) = known else {
+        let Some((number, UnsettledDelivery { link, tag })) = known else {
             self.current_disposition = None;
             return None;
         };
@@ -94,7 +94,7 @@ impl Connection {
         if number == last {
             self.current_disposition = None;
         }
-        Some(Event::Settled { link, delivery, tag, state, settled })
+        Some(Event::Disposition { link, delivery, tag, state, settled })
     }
 
     /// Answers the client's disposition of a delivery, which is then settled (AMQP-60).
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    fn take_unsettled(&mut self, delivery: SentId) -> Option<Unsettled> {
+    fn take_unsettled(&mut self, delivery: SentId) -> Option<UnsettledDelivery> {
         self.session_mut(delivery.session)?.unsettled.remove(&delivery.number)
     }
 
@@ -311,7 +311,7 @@ impl Session {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::{Handles, Lapsed, Outgoing};
+    use super::super::{Handles, LostSessionDeliveries, Outgoing};
     use super::*;
 
     /// Messages of many frames wrap the count of frames, while the count of deliveries stays behind
@@ -328,7 +328,7 @@ mod tests {
             incoming: Incoming { next_id: 0, begun: 0, up_to: window, unanswered: 0 },
             outgoing: Outgoing { next_id: 0, window: 0, next_number: 0 },
             unsettled: BTreeMap::new(),
-            lapsed: Lapsed::default(),
+            lapsed: LostSessionDeliveries::default(),
         };
         for _ in 0..3 * (u32::MAX / window) {
             session.count_frame(true).unwrap();

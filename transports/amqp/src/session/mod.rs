@@ -9,13 +9,13 @@
 mod begin;
 mod deliveries;
 mod handles;
-mod lapsed;
+mod lost_session;
 
 use std::collections::BTreeMap;
 
 pub(crate) use self::deliveries::CurrentDisposition;
 pub(crate) use self::handles::Handles;
-pub(crate) use self::lapsed::Lapsed;
+pub(crate) use self::lost_session::LostSessionDeliveries;
 use crate::connection::SessionId;
 use crate::link::Link;
 use crate::performative::DeliveryTag;
@@ -32,14 +32,14 @@ pub(crate) struct Session {
     pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
     /// Deliveries to the client that it has not settled, by number.
-    pub(crate) unsettled: BTreeMap<i64, Unsettled>,
+    pub(crate) unsettled: BTreeMap<i64, UnsettledDelivery>,
     /// Deliveries that the client can no longer settle because their session lock is lost.
-    pub(crate) lapsed: Lapsed,
+    pub(crate) lapsed: LostSessionDeliveries,
 }
 
 /// A delivery to the client that it has not settled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unsettled {
+pub(crate) struct UnsettledDelivery {
     /// Generation of its link.
     pub(crate) link: u64,
     pub(crate) tag: DeliveryTag,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use peeklock_amqp::codec::value::{Raw, Symbols};
 use peeklock_amqp::performative::{Attach, Open, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
-use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
+use peeklock_amqp::terminus::{Coordinator, NodeTarget, Source, Target, TerminusNode};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::limits::{Limits, Tier};
 use peeklock_core::message::{Content, Message, Value};
@@ -350,7 +350,7 @@ async fn only_capabilities_that_there_are_are_answered() {
     let answer = client.attach_sender(coordinator(1, None)).await.unwrap();
     let Some(Target::Coordinator(target)) = answer.target else { panic!() };
     assert_eq!(target.capabilities, None);
-    let node = NodeTarget { capabilities: asked(&["queue", "topic"]), node: Node::at("q") };
+    let node = NodeTarget { capabilities: asked(&["queue", "topic"]), node: TerminusNode::at("q") };
     let attach = Attach { target: Some(Target::Node(node)), ..Client::sender_of(2, "q") };
     let answer = client.attach_sender(attach).await.unwrap();
     let Some(Target::Node(target)) = answer.target else { panic!() };

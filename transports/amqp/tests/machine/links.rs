@@ -12,7 +12,7 @@ use peeklock_amqp::performative::{
     SenderSettleMode, Transfer,
 };
 use peeklock_amqp::state::{DeliveryState, Outcome, Rejected};
-use peeklock_amqp::terminus::{Coordinator, Node, NodeTarget, Source, Target};
+use peeklock_amqp::terminus::{Coordinator, NodeTarget, Source, Target, TerminusNode};
 use peeklock_words::amqp::Scalar;
 
 use crate::client::{Client, credit, receiver, sender, tag, transfer};
@@ -285,7 +285,7 @@ fn second_attach_steals_link_from_older_handle() {
 #[test]
 fn unsupported_features_are_refused_as_not_implemented() {
     let (mut client, _) = Client::in_session(Config::default());
-    let node = Node { dynamic: true, ..Node::default() };
+    let node = TerminusNode { dynamic: true, ..TerminusNode::default() };
     let dynamic = [
         Attach { source: Some(Source { node: node.clone(), ..Source::default() }), ..receiver(0) },
         Attach {

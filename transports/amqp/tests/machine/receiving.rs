@@ -172,7 +172,7 @@ fn range_is_reported_per_delivery_and_answered() {
         .iter()
         .map(|&delivery| {
             let tag = tag(&[7; 16]);
-            Event::Settled { link, delivery, tag, state: state(), settled: false }
+            Event::Disposition { link, delivery, tag, state: state(), settled: false }
         })
         .collect();
     assert_eq!(client.events(), expected);
@@ -250,7 +250,7 @@ fn settled_dispositions_of_unknown_deliveries_are_ignored() {
     client.send(0, &says(0, Some(1_000), true, Some(released())));
     let events = client.events();
     assert_eq!(events.len(), 2);
-    assert!(events.iter().all(|event| matches!(event, Event::Settled { settled: true, .. })));
+    assert!(events.iter().all(|event| matches!(event, Event::Disposition { settled: true, .. })));
     assert_eq!(client.connection.unsettled_count(link.session()), 0);
     client.connection.dispose_sent(ids[0], released());
     client.send(0, &says(0, Some(1_000), true, None));
@@ -272,7 +272,7 @@ fn states_that_say_nothing_change_nothing() {
     assert_eq!(client.connection.unsettled_count(link.session()), 1);
     client.send(0, &says(0, None, true, None));
     let tag = tag(&[7; 16]);
-    let forgotten = Event::Settled { link, delivery: ids[0], tag, state: None, settled: true };
+    let forgotten = Event::Disposition { link, delivery: ids[0], tag, state: None, settled: true };
     assert_eq!(client.events(), [forgotten]);
     assert_eq!(client.receive(), []);
 }
@@ -301,8 +301,8 @@ fn deliveries_are_given_back_after_the_detach_and_before_the_end() {
             &events[..],
             [
                 Event::Detached { .. },
-                Event::Settled { .. },
-                Event::Settled { .. },
+                Event::Disposition { .. },
+                Event::Disposition { .. },
                 Event::Closed { .. }
             ]
         ),

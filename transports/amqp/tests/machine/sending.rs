@@ -3,7 +3,7 @@
 use std::num::NonZero;
 
 use bytes::Bytes;
-use peeklock_amqp::connection::{Config, Event, Fate, LinkId, Part};
+use peeklock_amqp::connection::{Config, Continuation, Event, LinkId, MessagePart};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::link::Delivery;
 use peeklock_amqp::performative::{Disposition, Performative, Role, Transfer};
@@ -19,7 +19,7 @@ fn sending(config: Config) -> (Client, LinkId) {
     (client, link)
 }
 
-fn received(client: &mut Client, transfer: Transfer, payload: &[u8]) -> Part {
+fn received(client: &mut Client, transfer: Transfer, payload: &[u8]) -> MessagePart {
     client.say_with(0, &Performative::Transfer(transfer), payload);
     match client.events().pop() {
         Some(Event::Received { part, .. }) => part,
@@ -49,15 +49,15 @@ fn a_message_comes_in_parts_as_its_frames_do() {
         let (mut client, _) = sending(Config::default());
         let first = received(&mut client, Transfer { more: true, ..transfer(0, 7) }, b"abc");
         assert_eq!(
-            (first.fate, &first.payload[..], first.settled),
-            (Fate::More, &b"abc"[..], false)
+            (first.continuation, &first.payload[..], first.settled),
+            (Continuation::More, &b"abc"[..], false)
         );
         assert_eq!((first.tag, first.message_format), (tag(&7_u32.to_be_bytes()), 0));
         let next = if repeats { transfer(0, 7) } else { Transfer::default() };
         let more = Transfer { more: true, ..next.clone() };
         assert_eq!(received(&mut client, more, b"de").delivery, first.delivery);
         let last = received(&mut client, next, b"f");
-        assert_eq!((last.fate, last.delivery), (Fate::Whole, first.delivery));
+        assert_eq!((last.continuation, last.delivery), (Continuation::Whole, first.delivery));
     }
 }
 
@@ -130,9 +130,9 @@ fn an_aborted_message_is_void() {
     received(&mut client, Transfer { more: true, ..transfer(0, 0) }, b"x");
     let aborted = Transfer { aborted: true, more: true, ..Transfer::default() };
     let part = received(&mut client, aborted, b"y");
-    assert_eq!((part.fate, &part.payload[..]), (Fate::Void, &b""[..]));
+    assert_eq!((part.continuation, &part.payload[..]), (Continuation::Void, &b""[..]));
     assert_eq!(client.receive(), []);
-    assert_eq!(received(&mut client, transfer(0, 1), b"z").fate, Fate::Whole);
+    assert_eq!(received(&mut client, transfer(0, 1), b"z").continuation, Continuation::Whole);
 }
 
 /// A message that is too large is void as soon as that is known. Its other frames are dropped, its
@@ -142,30 +142,30 @@ fn oversized_message_is_reported_and_link_stays() {
     let config = Config { message_bytes_max: NonZero::new(10).unwrap(), ..Config::default() };
     let (mut client, _) = sending(config);
     let whole = Transfer { more: true, ..transfer(0, 0) };
-    assert_eq!(received(&mut client, whole, &[0; 10]).fate, Fate::More);
+    assert_eq!(received(&mut client, whole, &[0; 10]).continuation, Continuation::More);
     let more = || Transfer { more: true, ..Transfer::default() };
-    assert_eq!(received(&mut client, more(), &[0; 1]).fate, Fate::Void);
+    assert_eq!(received(&mut client, more(), &[0; 1]).continuation, Continuation::Void);
     client.say_with(0, &Performative::Transfer(more()), &[0; 1_000]);
     assert_eq!(client.events(), []);
     assert_eq!(client.receive(), []);
     client.say_with(0, &Performative::Transfer(Transfer::default()), &[0; 1_000]);
     let told = |client: &mut Client| match &client.events()[..] {
-        [Event::Received { part, .. }] => (part.fate, part.payload.len(), part.settled),
+        [Event::Received { part, .. }] => (part.continuation, part.payload.len(), part.settled),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(&mut client), (Fate::TooLarge(2_011), 0, false));
+    assert_eq!(told(&mut client), (Continuation::TooLarge(2_011), 0, false));
     // A message of a single frame.
     let settled = Transfer { settled: Some(true), ..transfer(0, 1) };
     client.say_with(0, &Performative::Transfer(settled), &[0; 11]);
-    assert_eq!(told(&mut client), (Fate::TooLarge(11), 0, true));
+    assert_eq!(told(&mut client), (Continuation::TooLarge(11), 0, true));
     // An aborted message has no size.
     let begun = Transfer { more: true, ..transfer(0, 2) };
-    assert_eq!(received(&mut client, begun, &[0; 11]).fate, Fate::Void);
+    assert_eq!(received(&mut client, begun, &[0; 11]).continuation, Continuation::Void);
     let aborted = Transfer { aborted: true, ..Transfer::default() };
     client.say_with(0, &Performative::Transfer(aborted), &[]);
     assert_eq!(client.events(), []);
     assert_eq!(client.receive(), []);
-    assert_eq!(received(&mut client, transfer(0, 3), &[0; 10]).fate, Fate::Whole);
+    assert_eq!(received(&mut client, transfer(0, 3), &[0; 10]).continuation, Continuation::Whole);
 }
 
 /// Deliveries above the credit of a client are accepted.
@@ -176,7 +176,7 @@ fn deliveries_above_credit_are_taken() {
     client.connection.grant(link, 1);
     client.receive();
     for id in 0..3 {
-        assert_eq!(received(&mut client, transfer(0, id), b"x").fate, Fate::Whole);
+        assert_eq!(received(&mut client, transfer(0, id), b"x").continuation, Continuation::Whole);
     }
     assert_eq!(client.connection.credit(link), 0);
 }

@@ -251,10 +251,13 @@ async fn sessions_are_listed_and_their_state_is_read() {
         mode: ReceiveMode::PeekLock,
         wait: TimeSpan::ZERO,
     };
-    let Outcome::SessionAccepted { way, .. } = entity.call(accept).await.unwrap() else { panic!() };
+    let Outcome::SessionAccepted { session_entrance, .. } = entity.call(accept).await.unwrap()
+    else {
+        panic!()
+    };
     let set = peeklock_core::command::SessionCommand::SetState { state: Some("step 3".into()) };
     let set = Command::InSession { receiver, command: set };
-    entity.with_way(way).call(set).await.unwrap();
+    entity.with_session_entrance(session_entrance).call(set).await.unwrap();
 
     let path = "/$api/v1/queues/steps/sessions";
     let names = |page: &Value| -> Vec<String> {

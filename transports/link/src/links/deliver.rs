@@ -40,8 +40,8 @@ impl<G: Issuer, T> Links<G, T> {
             return Event::Nothing;
         }
         // After its flow was broken, the client expects no further locked messages.
-        let is_behind = link.flow.is_none() && lock.is_some();
-        if self.returning || is_behind {
+        let follows_broken_flow = link.flow.is_none() && lock.is_some();
+        if self.returning || follows_broken_flow {
             self.release_messages(number, lock.map(|lock| lock.token));
             return Event::Nothing;
         }

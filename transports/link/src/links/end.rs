@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceivedMessage};
 use peeklock_core::ids::LockToken;
+use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::Released;
 
-use super::flow::grant;
+use super::flow::limits_command;
 use super::{Issuer, Links, PendingAnswer};
 use crate::arrivals::{Mail, Mailbox, count_lost};
 use crate::credit::Limits;
-use crate::link::{PendingClose, Role};
+use crate::link::PendingClose;
 use crate::pending::{correlation, slot_and_index};
 
 /// Maximum time for entities to confirm that they deliver nothing more.
@@ -82,8 +83,8 @@ impl<G: Issuer, T> Links<G, T> {
                 }
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
                 match (pending.expect, result) {
-                    (PendingAnswer::Messages(promised), Ok(Outcome::Received(messages))) => {
-                        self.release_reservation(promised);
+                    (PendingAnswer::Messages(reservation), Ok(Outcome::Received(messages))) => {
+                        self.release_reservation(reservation);
                         self.note_undelivered_messages(Some(pending.link), &messages)
                     }
                     (PendingAnswer::OfTransport { .. }, Ok(Outcome::Received(messages))) => {
@@ -155,7 +156,7 @@ impl<G: Issuer, T> Links<G, T> {
         let id = link.closing.map_or(0, |closing| closing.id);
         let slot = self.expect(id, number, PendingAnswer::Quiet, None);
         let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
-        self.submit(number, grant(receiver, nothing), correlation(slot, 0));
+        self.submit(number, limits_command(receiver, nothing), correlation(slot, 0));
     }
 
     /// Detaches a link after its last delivery has arrived.
@@ -174,7 +175,7 @@ impl<G: Issuer, T> Links<G, T> {
         self.submit_groups();
         if let Some(link) = self.links.remove(&number) {
             self.receivers.remove(&link.receiver);
-            self.receiver_count -= u64::from(link.role == Role::Receiver);
+            self.receiver_count -= u64::from(link.role == LinkRole::Receiver);
             self.unsettled.remove_link(number);
         }
     }

@@ -10,7 +10,7 @@ use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Event, Issuer, Links, PendingAnswer, unexpected};
-use crate::credit::{Bounds, Flow, Limits};
+use crate::credit::{CreditBounds, Limits, ReceiverFlow};
 use crate::pending::correlation;
 
 /// Minimum share of the connection's window for each link, in bytes.
@@ -38,7 +38,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return };
         let attach = link.attach();
         link.credit_limit = up_to;
-        link.flow = Some(Flow::new(link.last));
+        link.flow = Some(ReceiverFlow::new(link.last));
         let slot = self.expect(id, number, expect, permit);
         self.submit(number, attach, correlation(slot, 0));
         self.update_limits(number);
@@ -56,8 +56,9 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    /// Drains a receiver: takes back credit that cannot be used now. Without a flow it returns the
-    /// unused credit immediately, which is 0; otherwise the answer arrives as [`Event::Drained`].
+    /// Drains a receiver: takes back credit that cannot be used now. The answer arrives as
+    /// [`Event::Drained`]. Without a flow nothing can arrive: its credit is dropped, and the result
+    /// is that 0 credit is left.
     ///
     /// # Errors
     /// `InvalidOperation` while another drain is under way.
@@ -80,7 +81,7 @@ impl<G: Issuer, T> Links<G, T> {
         }
         let limits = flow.drain();
         let slot = self.expect(id, number, PendingAnswer::Drained, permit);
-        self.submit(number, grant(receiver, limits), correlation(slot, 0));
+        self.submit(number, limits_command(receiver, limits), correlation(slot, 0));
         Ok(None)
     }
 
@@ -94,7 +95,7 @@ impl<G: Issuer, T> Links<G, T> {
         let receiver = link.receiver;
         let Some(limits) = link.new_limits(bounds, unsettled_count) else { return };
         let slot = self.expect(0, number, PendingAnswer::Ignored, None);
-        self.submit(number, grant(receiver, limits), correlation(slot, 0));
+        self.submit(number, limits_command(receiver, limits), correlation(slot, 0));
     }
 
     /// Sends new limits of all receivers.
@@ -140,9 +141,9 @@ impl<G: Issuer, T> Links<G, T> {
         }
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> CreditBounds {
         let receivers = self.receiver_count.max(1);
-        Bounds {
+        CreditBounds {
             window_bytes: (self.window_bytes / receivers).max(LINK_BYTES_MIN),
             unsettled_max: self.unsettled_max,
             paused: self.paused,
@@ -192,7 +193,7 @@ impl<G: Issuer, T> Links<G, T> {
     }
 }
 
-pub(super) const fn grant(receiver: ReceiverId, limits: Limits) -> Command {
+pub(super) const fn limits_command(receiver: ReceiverId, limits: Limits) -> Command {
     Command::Grant {
         receiver,
         delivery_limit: limits.delivery_limit,

@@ -9,7 +9,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
 
 use super::{Event, Issuer, Links, PendingAnswer, unexpected};
-use crate::link::Source;
+use crate::link::MessageSource;
 use crate::pending::correlation;
 
 /// Bytes that every receive may bring, so that a waiting receive reserves little. The first message
@@ -39,30 +39,31 @@ impl<G: Issuer, T> Links<G, T> {
     /// they do not delay it.
     #[must_use]
     pub fn may_receive(&self, room_bytes: u64) -> bool {
-        self.promised_bytes == 0 || self.left_bytes(room_bytes) >= RECEIVE_BYTES_MIN
+        self.immediate_receive_bytes == 0 || self.left_bytes(room_bytes) >= RECEIVE_BYTES_MIN
     }
 
     /// Whether a receive by numbers that is estimated at `bytes` may be submitted. It returns all
     /// its messages or none, so all bytes must fit.
     #[must_use]
     pub fn may_receive_numbered(&self, bytes: u64, room_bytes: u64) -> bool {
-        self.promised_bytes == 0 || self.left_bytes(room_bytes) >= bytes
+        self.immediate_receive_bytes == 0 || self.left_bytes(room_bytes) >= bytes
     }
 
     /// Bytes of `room_bytes` that remain for a receive that does not wait.
     fn left_bytes(&self, room_bytes: u64) -> u64 {
-        let awaited = self.awaited_bytes.min(room_bytes / 2);
-        room_bytes.saturating_sub(self.promised_bytes + awaited)
+        let waiting = self.waiting_receive_bytes.min(room_bytes / 2);
+        room_bytes.saturating_sub(self.immediate_receive_bytes + waiting)
     }
 
-    const fn promised(&mut self, waits: bool) -> &mut u64 {
-        if waits { &mut self.awaited_bytes } else { &mut self.promised_bytes }
+    /// The bytes reserved for receives that wait, or for receives that return immediately.
+    const fn reserved_bytes(&mut self, waits: bool) -> &mut u64 {
+        if waits { &mut self.waiting_receive_bytes } else { &mut self.immediate_receive_bytes }
     }
 
     /// Releases the bytes reserved for a receive that is answered or abandoned.
     pub(super) fn release_reservation(&mut self, Reservation { bytes, waits }: Reservation) {
-        let promised = self.promised(waits);
-        *promised = promised.saturating_sub(bytes);
+        let reserved = self.reserved_bytes(waits);
+        *reserved = reserved.saturating_sub(bytes);
     }
 
     /// Submits a receive. With a `wait` of zero it returns only messages that are available.
@@ -81,16 +82,16 @@ impl<G: Issuer, T> Links<G, T> {
         // A waiting receive gets at most a quarter of the remaining room; receives that do not wait
         // would otherwise be blocked until it ends.
         let share = if waits {
-            room_bytes.saturating_sub(self.promised_bytes + self.awaited_bytes) / 4
+            room_bytes.saturating_sub(self.immediate_receive_bytes + self.waiting_receive_bytes) / 4
         } else {
             self.left_bytes(room_bytes)
         };
         let bytes_max = share.clamp(RECEIVE_BYTES_MIN, most);
         let command = match link.source {
-            Source::Session(_) => {
+            MessageSource::Session(_) => {
                 link.in_session(SessionCommand::Receive { count_max, bytes_max, wait })
             }
-            Source::Queue | Source::NotAssigned => Command::Receive {
+            MessageSource::Queue | MessageSource::NotAssigned => Command::Receive {
                 mode: link.mode,
                 count_max,
                 bytes_max,
@@ -98,7 +99,7 @@ impl<G: Issuer, T> Links<G, T> {
                 holder: Some(link.receiver),
             },
         };
-        *self.promised(waits) += bytes_max;
+        *self.reserved_bytes(waits) += bytes_max;
         // A waiting receive holds few bytes, so it does not keep its permit.
         let permit = permit.filter(|_| !waits);
         let slot = self.expect(
@@ -127,9 +128,9 @@ impl<G: Issuer, T> Links<G, T> {
         id: u32,
         permit: Option<Arc<Permit>>,
     ) {
-        self.promised_bytes += bytes;
-        let promise = PendingAnswer::Messages(Reservation { bytes, waits: false });
-        let slot = self.expect(id, number, promise, permit);
+        self.immediate_receive_bytes += bytes;
+        let expected = PendingAnswer::Messages(Reservation { bytes, waits: false });
+        let slot = self.expect(id, number, expected, permit);
         self.submit(number, command, correlation(slot, 0));
     }
 
@@ -154,11 +155,11 @@ impl<G: Issuer, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        promised: Reservation,
+        reservation: Reservation,
         path: Arc<str>,
         result: Result<Outcome, Rejection>,
     ) -> Event {
-        self.release_reservation(promised);
+        self.release_reservation(reservation);
         self.waits.remove(&id);
         let (result, taken_count) = match result {
             Ok(Outcome::Received(messages)) => {

@@ -9,8 +9,8 @@ use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
 use super::{Event, Handle, Issuer, Links, PendingAnswer, unexpected};
-use crate::credit::Flow;
-use crate::link::Source;
+use crate::credit::ReceiverFlow;
+use crate::link::MessageSource;
 use crate::pending::correlation;
 
 impl<G: Issuer, T> Links<G, T> {
@@ -25,7 +25,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
     ) {
         let Some(link) = self.links.get_mut(&number) else { return };
-        link.source = Source::NotAssigned;
+        link.source = MessageSource::NotAssigned;
         let (receiver, mode) = (link.receiver, link.mode);
         let command = Command::AcceptSession { session, receiver, mode, wait };
         let waits = wait > TimeSpan::ZERO;
@@ -54,16 +54,16 @@ impl<G: Issuer, T> Links<G, T> {
     ) -> Event {
         self.waits.remove(&id);
         let result = match result {
-            Ok(Outcome::SessionAccepted { session, locked_until, way, .. }) => {
+            Ok(Outcome::SessionAccepted { session, locked_until, session_entrance, .. }) => {
                 if let Some(link) = self.links.get_mut(&number) {
                     // From now on, requests of the link go to the actor of the session.
-                    link.entity = link.entity.with_way(way);
-                    link.source = Source::Session((*session).into());
+                    link.entity = link.entity.with_session_entrance(session_entrance);
+                    link.source = MessageSource::Session((*session).into());
                     if let Some(listed) = &link.listed {
                         listed.set_session(&session);
                     }
                     link.credit_limit = up_to;
-                    link.flow = Some(Flow::new(link.last));
+                    link.flow = Some(ReceiverFlow::new(link.last));
                 }
                 self.update_limits(number);
                 Ok((session, locked_until))

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use super::stand::message;
 use crate::Arrivals;
 use crate::arrivals::MESSAGE_BYTES;
-use crate::arrivals::{Fetch, Fetched, Next};
+use crate::arrivals::{Fetch, Fetched, NextMail};
 
 /// Content on a disk that answers when the test adds a permit.
 struct Slow(Arc<Semaphore>);
@@ -84,7 +84,7 @@ fn account() -> Account {
 /// Sequence numbers of the deliveries that can be taken now.
 fn told(arrivals: &mut Arrivals, account: &mut Account) -> Vec<u64> {
     let mut told = Vec::new();
-    while let Next::Ready(released, bytes) = arrivals.next(account) {
+    while let NextMail::Ready(released, bytes) = arrivals.next(account) {
         account.release(bytes);
         if let Released::Delivery { message, .. } = released {
             told.push(message.facts.sequence.0);
@@ -140,9 +140,9 @@ fn fetches_stay_within_the_account() {
     let mut held = Vec::new();
     let wanted = loop {
         match arrivals.next(&mut account) {
-            Next::Ready(_, bytes) => held.push(bytes),
-            Next::NoRoom(wanted) => break wanted,
-            Next::Nothing => panic!("there is more"),
+            NextMail::Ready(_, bytes) => held.push(bytes),
+            NextMail::NoRoom(wanted) => break wanted,
+            NextMail::Nothing => panic!("there is more"),
         }
     };
     assert_eq!(wanted, 1_256);
@@ -151,7 +151,7 @@ fn fetches_stay_within_the_account() {
     let mut count = held.len();
     while let Some(bytes) = held.pop() {
         account.release(bytes);
-        while let Next::Ready(_, bytes) = arrivals.next(&mut account) {
+        while let NextMail::Ready(_, bytes) = arrivals.next(&mut account) {
             held.push(bytes);
             count += 1;
         }
@@ -171,7 +171,7 @@ fn session_states_count_with_their_size() {
     for _ in 0..3 {
         arrivals.push(1, answer(stored(1_500)));
     }
-    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    assert!(matches!(arrivals.next(&mut account), NextMail::Nothing));
     // Two states have room; the third waits until one is taken.
     assert_eq!(account.held_bytes(), 2 * (1_500 + MESSAGE_BYTES));
     arrivals.drain(&mut account);
@@ -181,12 +181,12 @@ fn session_states_count_with_their_size() {
     {
         arrivals.push(2, answer(state));
         let next = arrivals.next(&mut account);
-        assert!(matches!(next, Next::Ready(..) | Next::Nothing));
+        assert!(matches!(next, NextMail::Ready(..) | NextMail::Nothing));
         assert_eq!(account.held_bytes(), bytes + MESSAGE_BYTES);
         arrivals.push(3, answer(stored(900_000)));
         assert!(matches!(
             arrivals.next(&mut account),
-            Next::NoRoom(wanted) if wanted == 900_000 + MESSAGE_BYTES
+            NextMail::NoRoom(wanted) if wanted == 900_000 + MESSAGE_BYTES
         ));
         arrivals.drain(&mut account);
         account.clear();
@@ -226,12 +226,12 @@ fn each_content_of_an_answer_comes_to_its_place() {
     });
     let result = Ok(Outcome::Peeked(peeked.collect()));
     arrivals.push(1, Released::Answer { correlation: 0, result });
-    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    assert!(matches!(arrivals.next(&mut account), NextMail::Nothing));
     let fetches: Vec<Fetch> = arrivals.fetches().collect();
     for fetch in fetches {
         arrivals.fetched(run(fetch));
     }
-    let Next::Ready(Released::Answer { result: Ok(Outcome::Peeked(peeked)), .. }, _) =
+    let NextMail::Ready(Released::Answer { result: Ok(Outcome::Peeked(peeked)), .. }, _) =
         arrivals.next(&mut account)
     else {
         panic!("it is not told");
@@ -259,7 +259,7 @@ fn unreadable_content_does_not_block_its_message() {
     for fetch in fetches {
         arrivals.fetched(run(fetch));
     }
-    let Next::Ready(Released::Delivery { message, .. }, _) = arrivals.next(&mut account) else {
+    let NextMail::Ready(Released::Delivery { message, .. }, _) = arrivals.next(&mut account) else {
         panic!("it is not told");
     };
     assert!(message.content.loaded().is_none());
@@ -277,11 +277,11 @@ fn longer_encodings_reserve_room_before_the_fetch() {
     arrivals.push(1, Released::Delivery { receiver, message: Box::new(message) });
     let taken = shared.try_take(None, 64 << 10);
     assert!(taken.is_some());
-    let Next::NoRoom(bytes) = arrivals.next(&mut account) else { panic!("it has room") };
+    let NextMail::NoRoom(bytes) = arrivals.next(&mut account) else { panic!("it has room") };
     assert!(bytes >= 120_000, "{bytes}");
     assert_eq!(arrivals.fetches().count(), 0);
     drop(taken);
-    assert!(matches!(arrivals.next(&mut account), Next::Nothing));
+    assert!(matches!(arrivals.next(&mut account), NextMail::Nothing));
     assert_eq!(arrivals.fetches().count(), 1);
     assert_eq!(account.held_bytes(), bytes);
 }

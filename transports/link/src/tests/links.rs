@@ -13,7 +13,7 @@ use peeklock_core::time::TimeSpan;
 
 use super::stand::{Stand, WINDOW_BYTES, at, message, token};
 use crate::pending::correlation;
-use crate::{Event, PendingClose, Role, numbered_bytes};
+use crate::{Event, LinkRole, PendingClose, numbered_bytes};
 
 /// The limit counts from the attach: credit and the maximum of unsettled deliveries bound it, and
 /// settling raises it. The test checks the limits that are sent; the entity enforces them.
@@ -70,12 +70,13 @@ fn a_delivery_is_forgotten_when_its_lock_has_ended() {
 fn deliveries_of_a_session_are_forgotten_when_it_is_lost() {
     let mut stand = Stand::new();
     let entity = stand.entity.clone();
-    stand.links.attach(1, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+    stand.links.attach(1, entity, "q".into(), LinkRole::Receiver, ReceiveMode::PeekLock);
     stand.links.accept(1, None, TimeSpan::ZERO, 9, 7, None);
     let (_, correlation) = stand.requests().remove(0);
     let receiver = stand.links.get(1).unwrap().receiver;
     let (session, locked_until) = ("s".into(), at(50));
-    let accepted = Outcome::SessionAccepted { session, receiver, locked_until, way: None };
+    let accepted =
+        Outcome::SessionAccepted { session, receiver, locked_until, session_entrance: None };
     stand.answer(correlation, Ok(accepted));
     for sequence in 1..=4 {
         stand.deliver(receiver, sequence, 50);
@@ -308,7 +309,7 @@ fn a_refused_attach_leaves_nothing() {
     let mut stand = Stand::new();
     stand.receiver(1, 5);
     let entity = stand.entity.clone();
-    let role = crate::Role::Receiver;
+    let role = crate::LinkRole::Receiver;
     let mode = peeklock_core::command::ReceiveMode::PeekLock;
     stand.links.attach(2, entity, "q".into(), role, mode);
     let permit = peeklock_core::admission::Budget::new(1).try_take(1).unwrap();
@@ -325,7 +326,7 @@ fn a_refused_attach_leaves_nothing() {
 fn commands_on_a_refused_link_are_answered() {
     let mut stand = Stand::new();
     let entity = stand.entity.clone();
-    stand.links.attach(2, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+    stand.links.attach(2, entity, "q".into(), LinkRole::Receiver, ReceiveMode::PeekLock);
     let permit = peeklock_core::admission::Budget::new(1).try_take(1).unwrap();
     stand.links.attach_flow(2, 5, 4, Arc::new(permit));
     let attach = stand.requests().first().unwrap().1;

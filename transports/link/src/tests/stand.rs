@@ -11,10 +11,10 @@ use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::path::SubQueue;
-use peeklock_core::request::{Outlet, Released, Request, Watch, Way};
+use peeklock_core::request::{Outlet, Released, Request, SessionEntrance, Watch};
 use peeklock_core::time::Timestamp;
 
-use crate::{Event, Handle, Issuer, Links, Role};
+use crate::{Event, Handle, Issuer, LinkRole, Links};
 
 /// Issuer of ids that count up.
 #[derive(Default)]
@@ -59,11 +59,11 @@ impl Handle for RecordingEntity {
         self.0.lock().unwrap().extend(group);
     }
 
-    fn with_way(&self, _: Option<Way>) -> Self {
+    fn with_session_entrance(&self, _: Option<SessionEntrance>) -> Self {
         self.clone()
     }
 
-    fn watch(&self, _: Role, _: ReceiverId, _: &Arc<dyn Outlet>) -> Watch {
+    fn watch(&self, _: LinkRole, _: ReceiverId, _: &Arc<dyn Outlet>) -> Watch {
         Watch::default()
     }
 }
@@ -94,7 +94,7 @@ impl Stand {
     /// Attaches a receiver with credit.
     pub fn receiver(&mut self, number: u32, credit: u64) -> ReceiverId {
         let entity = self.entity.clone();
-        self.links.attach(number, entity, "q".into(), Role::Receiver, ReceiveMode::PeekLock);
+        self.links.attach(number, entity, "q".into(), LinkRole::Receiver, ReceiveMode::PeekLock);
         self.links.credit(number, credit);
         assert!(matches!(&self.commands()[..], [Command::Attach { .. }, Command::Grant { .. }]));
         self.links.get(number).unwrap().receiver

@@ -8,7 +8,9 @@ use peeklock_core::Access;
 use peeklock_core::admission::{COMMAND_BYTES, HeldTurn};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::Management;
-use peeklock_link::{FinishedWork, PendingRequest, Protocol as _, RunningWork, Size, StartWork};
+use peeklock_link::{
+    FinishedWork, PendingRequest, Protocol as _, ResultSize, RunningWork, StartWork,
+};
 
 use super::{AdmittedRequest, Conversation, Done};
 use crate::frame::WireError;
@@ -27,13 +29,13 @@ impl Conversation {
             let work = work();
             Box::pin(async move { (None, answer(work.await)) })
         };
-        self.push_background(admitted, Size::Long, Box::new(start))
+        self.push_background(admitted, ResultSize::Long, Box::new(start))
     }
 
     fn push_background(
         &mut self,
         admitted: AdmittedRequest,
-        size: Size,
+        size: ResultSize,
         start: StartWork<Box<Notice>>,
     ) -> Done {
         let permit = Arc::clone(&admitted.permit);
@@ -56,7 +58,7 @@ impl Conversation {
         let path = operation.path().unwrap_or_default().to_owned();
         let request = operation.into_request(&self.engine.broker)?;
         let access = self.engine.access.clone();
-        let size = if request.is_large() { Size::Long } else { Size::Short };
+        let size = if request.is_large() { ResultSize::Long } else { ResultSize::Short };
         let start = move || -> RunningWork<Box<Notice>> {
             Box::pin(async move {
                 let (turn, result) = managed(access, path, request).await;

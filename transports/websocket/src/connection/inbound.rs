@@ -101,7 +101,7 @@ impl Conversation {
             }
             self.started_bytes += COMMAND_BYTES;
             if request.as_ref().is_ok_and(|it| !matches!(it.operation, Operation::Heartbeat(_))) {
-                self.engine.standing.asks();
+                self.engine.place.asks();
             }
             let (id, done) = match requests.pop_front() {
                 Some(Ok(Request { id, .. })) if self.awaits(id) => {
@@ -164,7 +164,7 @@ impl Conversation {
     /// Returns the link if it is a receiver, which may receive, settle and peek.
     pub(crate) fn receiver(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
-        if link.role == peeklock_link::Role::Receiver {
+        if link.role == peeklock_link::LinkRole::Receiver {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a sender, not a receiver")))
@@ -173,7 +173,7 @@ impl Conversation {
     /// Returns the link if it is a sender.
     pub(crate) fn sender(&self, number: u32) -> Result<&Link<Entity>, Rejection> {
         let link = self.link(number)?;
-        if link.role == peeklock_link::Role::Sender {
+        if link.role == peeklock_link::LinkRole::Sender {
             return Ok(link);
         }
         Err(Rejection::invalid_operation(format!("link {number} is a receiver, not a sender")))

@@ -186,7 +186,7 @@ impl Conversation {
         let mut engine =
             Engine::new(broker, access, client, stop, account, window_bytes, unsettled_max);
         engine.arrivals = arrivals;
-        engine.standing = ConnectionPlace::new(site.places.join(peer), config.handshake_timeout);
+        engine.place = ConnectionPlace::new(site.places.join(peer), config.handshake_timeout);
         let conversation = Box::new(Self {
             engine,
             heartbeat: site.config.heartbeat,
@@ -315,7 +315,7 @@ impl Conversation {
         self.engine.links.pause(true);
         self.engine.links.update_all_limits();
         self.engine.links.submit_groups();
-        let standing = &mut self.engine.standing;
+        let standing = &mut self.engine.place;
         self.place.mark_lost(standing.member.as_ref());
         // Its slot can be reclaimed like the slot of a lost connection, unless another connection
         // has it already.
@@ -330,7 +330,7 @@ impl Conversation {
             if engine.poll_stop(context).is_ready() {
                 return Poll::Ready(LinkEnd::ByBroker);
             }
-            let is_needed = engine.standing.poll_evicted(context).is_ready();
+            let is_needed = engine.place.poll_evicted(context).is_ready();
             match is_needed || engine.poll_yield(taken_bytes, context).is_ready() {
                 true => Poll::Ready(LinkEnd::Broken),
                 false => Poll::Pending,

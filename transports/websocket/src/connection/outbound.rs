@@ -40,21 +40,21 @@ impl Protocol for Conversation {
 
     fn mark_idle(&mut self) -> bool {
         if !self.engine.links.is_empty() {
-            self.engine.standing.has_link();
+            self.engine.place.has_link();
         }
         if !self.has_valid_token {
             // A request may have shown that the token is valid.
             self.update_shows_key();
         }
         let is_idle = self.engine.links.is_empty()
-            && !(self.has_valid_token && self.engine.standing.awaits_link())
+            && !(self.has_valid_token && self.engine.place.awaits_link())
             && self.engine.links.pending_count() == 0
             && self.engine.is_open()
             && self.ready.is_empty()
             && !self.unflushed
             && !self.engine.background.is_busy()
             && !self.engine.transactions.has_operations();
-        self.engine.standing.mark_idle(is_idle, &self.site.places)
+        self.engine.place.mark_idle(is_idle, &self.site.places)
     }
 
     fn may_emit(&self) -> bool {

@@ -40,6 +40,6 @@ impl Conversation {
     /// token may claim its slot.
     pub(crate) fn update_shows_key(&mut self) {
         self.has_valid_token = shows_token(&self.engine.access) && self.engine.access.holds();
-        self.engine.standing.mark_key(self.has_valid_token);
+        self.engine.place.mark_key(self.has_valid_token);
     }
 }

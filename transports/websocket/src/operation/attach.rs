@@ -32,7 +32,7 @@ pub(crate) enum Mode {
 wire_choice!(Role, "role", [Sender, Receiver]);
 wire_choice!(Mode, "mode", [PeekLock, ReceiveAndDelete]);
 
-impl From<Role> for peeklock_link::Role {
+impl From<Role> for peeklock_link::LinkRole {
     fn from(role: Role) -> Self {
         match role {
             Role::Sender => Self::Sender,

@@ -7,7 +7,7 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::time::Timestamp;
-use peeklock_link::{Link, Source};
+use peeklock_link::{Link, MessageSource};
 
 use super::{Notice, PendingAnswer, unexpected};
 use crate::connection::{AdmittedRequest, Conversation, Done};
@@ -34,10 +34,12 @@ const fn delete_batch(
     enqueued_before: Option<Timestamp>,
 ) -> Command {
     match link.source {
-        Source::Session(_) => {
+        MessageSource::Session(_) => {
             link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })
         }
-        Source::Queue | Source::NotAssigned => Command::DeleteBatch { count_max, enqueued_before },
+        MessageSource::Queue | MessageSource::NotAssigned => {
+            Command::DeleteBatch { count_max, enqueued_before }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use peeklock_core::command::{Command, ReceivedMessage, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::telemetry::count_undelivered;
-use peeklock_link::Source;
+use peeklock_link::MessageSource;
 
 use super::deliver::{as_delivered, unreadable};
 use super::{Notice, Numbered};
@@ -105,8 +105,10 @@ impl Conversation {
         let bytes = self.numbered_bytes(numbered.count());
         let sequences: Vec<SequenceNumber> = numbered.into();
         let command = match link.source {
-            Source::Session(_) => link.in_session(SessionCommand::ReceiveDeferred { sequences }),
-            Source::Queue | Source::NotAssigned => {
+            MessageSource::Session(_) => {
+                link.in_session(SessionCommand::ReceiveDeferred { sequences })
+            }
+            MessageSource::Queue | MessageSource::NotAssigned => {
                 Command::ReceiveDeferred { mode: link.mode, sequences, holder: Some(link.receiver) }
             }
         };

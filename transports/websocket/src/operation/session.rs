@@ -62,7 +62,7 @@ impl Conversation {
         };
         let entity = self.engine.access.entity(&path, Action::AcceptSession).await?;
         let link_path = entity.path().into();
-        let role = peeklock_link::Role::Receiver;
+        let role = peeklock_link::LinkRole::Receiver;
         self.engine.links.attach(number, entity, link_path, role, mode.into());
         let session = session_id.map(String::into_boxed_str);
         let credit = credit.unwrap_or(0);

@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Held, SessionIndex};
+use super::{SessionHold, SessionIndex};
 use crate::command::{MachineOutcome, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
 use crate::path::SubQueue;
-use crate::queue::demand::{Lane, Link};
+use crate::queue::demand::{Lane, ReceiverLink};
 use crate::queue::{COMMAND_MOVES_MAX, Queue};
 use crate::time::{TimeSpan, Timestamp};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// A call that waits for a session.
 #[derive(Clone, Copy, Debug)]
@@ -83,14 +83,14 @@ impl Queue {
         accept: Accept,
         wait: TimeSpan,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let Accept { receiver, mode, .. } = accept;
         self.refuse_without_sessions(sub_queue)?;
         self.refuse_receive()?;
         self.refuse_receiver_count(ctx)?;
         let known = self.sessions.as_ref().is_some_and(|sessions| {
-            sessions.held_by(receiver).is_some()
+            sessions.session_held_by(receiver).is_some()
                 || sessions.waiting.by_receiver.contains_key(&receiver)
         });
         if known || self.link(receiver).is_some() {
@@ -123,7 +123,7 @@ impl Queue {
         receiver: ReceiverId,
         mode: ReceiveMode,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<MachineOutcome, Rejection> {
         let chars_max = ctx.limits.message_id_chars_max;
         let chars = name.chars().count();
@@ -132,12 +132,12 @@ impl Queue {
                 "a session id must have at most {chars_max} characters; this one has {chars}"
             )));
         }
-        let held = self.sessions.as_ref().and_then(|sessions| {
+        let hold = self.sessions.as_ref().and_then(|sessions| {
             let index = sessions.named(name)?;
-            let held = sessions.get(index)?.held()?;
-            Some((index, held.until, held.locks.len()))
+            let hold = sessions.get(index)?.hold()?;
+            Some((index, hold.until, hold.locks.len()))
         });
-        if let Some((index, until, locked)) = held {
+        if let Some((index, until, locked)) = hold {
             let moves_max = locked as u64 + self.tally.overlay_bound(locked as u64);
             // The session is still locked, or the end of its hold may exceed the moves of a step.
             // In that case `end_session_locks` ends the hold as time passes.
@@ -171,13 +171,17 @@ impl Queue {
             while sessions.has_epoch(epoch) {
                 epoch = SessionEpoch(epoch.0.wrapping_add(1));
             }
-            let link = Link::new(Lane::Session(index), mode);
-            sessions.lock(index, Held::new(receiver, mode, epoch, (ctx.now, locked_until), link));
+            let link = ReceiverLink::new(Lane::Session(index), mode);
+            sessions.lock(
+                index,
+                SessionHold::new(receiver, mode, epoch, (ctx.now, locked_until), link),
+            );
             if let Some(found) = sessions.get(index) {
                 session = Arc::clone(found.name());
             }
         }
-        Outcome::SessionAccepted { session, receiver, locked_until, way: () }
+        // The shell adds the entrance to the actor of the session.
+        Outcome::SessionAccepted { session, receiver, locked_until, session_entrance: () }
     }
 
     /// Grants sessions to waiting calls, the oldest call first (SES-07, SES-08, decision 38). While
@@ -186,7 +190,7 @@ impl Queue {
         &mut self,
         left: &mut usize,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         while *left > 0
             && self.sessions.as_ref().is_some_and(|sessions| !sessions.waiting.is_empty())
@@ -211,7 +215,7 @@ impl Queue {
 
     /// Fails the calls whose time is over (SES-08). The answer waits until moves of expired
     /// messages are durable.
-    pub(in crate::queue) fn end_accepts(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(in crate::queue) fn end_accepts(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         while let Some(sessions) = &mut self.sessions
             && let Some((deadline, turn)) = sessions.waiting.deadlines.first().copied()
             && deadline <= ctx.now
@@ -237,7 +241,7 @@ impl Queue {
         &mut self,
         ticket: Ticket,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(sessions) = &mut self.sessions else { return };
         let Some(turn) = sessions.waiting.by_ticket.get(&ticket).copied() else { return };
@@ -256,7 +260,7 @@ impl Queue {
         &mut self,
         receiver: ReceiverId,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let ticket = self.sessions.as_ref().and_then(|sessions| {
             let turn = sessions.waiting.by_receiver.get(&receiver)?;
@@ -268,7 +272,7 @@ impl Queue {
     }
 
     /// Fails all calls that wait for a session (ENT-24).
-    pub(in crate::queue) fn reject_accepts(&mut self, reason: &Rejection, step: &mut Step) {
+    pub(in crate::queue) fn reject_accepts(&mut self, reason: &Rejection, step: &mut StepOutput) {
         let Some(sessions) = &mut self.sessions else { return };
         while let Some(turn) = sessions.waiting.first() {
             let Some(accept) = sessions.waiting.take(turn) else { return };

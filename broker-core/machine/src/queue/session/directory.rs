@@ -15,8 +15,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::accept::WaitingAccepts;
-use super::list::Listing;
-use super::{Held, KnownState, Session, SessionIndex};
+use super::list::SessionListing;
+use super::{KnownState, Session, SessionHold, SessionIndex};
 use crate::StageNumber;
 use crate::command::SessionCounts;
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch, Ticket};
@@ -37,11 +37,11 @@ pub(in crate::queue) struct ExpiringSession {
 
 /// Durable Delayed messages of a session.
 #[derive(Debug, Default)]
-struct Resting {
+struct DelayedMessages {
     all: SequenceSet,
     /// Messages that hold up later ones; a separate set, so that all can be released at once.
     holding: SequenceSet,
-    /// Key of the session in `open_resting`, while it has no holder.
+    /// Key of the session in `open_delayed`, while it has no holder.
     found_by: Option<SequenceNumber>,
 }
 
@@ -68,14 +68,14 @@ pub(in crate::queue) struct Sessions {
     /// Held sessions that may have both demand and messages.
     busy: BTreeSet<SessionIndex>,
     /// Sessions with durable Delayed messages (RTY-22).
-    resting: BTreeMap<SessionIndex, Resting>,
+    delayed: BTreeMap<SessionIndex, DelayedMessages>,
     /// Unlocked sessions with Delayed messages, by their lowest number (RTY-13).
-    open_resting: BTreeMap<SequenceNumber, SessionIndex>,
+    open_delayed: BTreeMap<SequenceNumber, SessionIndex>,
     /// Number of sessions with a state.
     state_count: usize,
     states_in_flight: VecDeque<(StageNumber, SessionIndex)>,
     /// The list that is being built.
-    pub(super) listing: Option<Box<Listing>>,
+    pub(super) listing: Option<Box<SessionListing>>,
     /// Calls that wait for a session.
     pub(super) waiting: WaitingAccepts,
     /// Sessions that expire. Their messages are no longer available.
@@ -130,8 +130,8 @@ impl Sessions {
     pub(in crate::queue) fn next_message(&self, index: SessionIndex) -> Option<SequenceNumber> {
         let session = self.get(index)?;
         let first = session.available.first()?;
-        let resting = self.resting.get(&index).and_then(|resting| resting.holding.first());
-        match session.returning.first().into_iter().chain(resting).min() {
+        let delayed = self.delayed.get(&index).and_then(|delayed| delayed.holding.first());
+        match session.returning.first().into_iter().chain(delayed).min() {
             Some(returning) if returning < first => None,
             Some(_) | None => Some(first),
         }
@@ -143,8 +143,8 @@ impl Sessions {
     }
 
     /// Returns the lowest Delayed message of all unlocked sessions.
-    pub(super) fn first_open_resting(&self) -> Option<SequenceNumber> {
-        self.open_resting.first_key_value().map(|(sequence, _)| *sequence)
+    pub(super) fn first_open_delayed(&self) -> Option<SequenceNumber> {
+        self.open_delayed.first_key_value().map(|(sequence, _)| *sequence)
     }
 
     /// Next instant at which a held session has work to do.
@@ -157,10 +157,10 @@ impl Sessions {
     pub(in crate::queue) fn holders_from(
         &self,
         from: ReceiverId,
-    ) -> impl Iterator<Item = (&Session, &Held)> {
+    ) -> impl Iterator<Item = (&Session, &SessionHold)> {
         self.by_receiver.range(from..).filter_map(|(_, index)| {
             let session = self.get(*index)?;
-            Some((session, session.held()?))
+            Some((session, session.hold()?))
         })
     }
 
@@ -249,11 +249,11 @@ impl Sessions {
     fn reindex(&mut self, index: SessionIndex) {
         let next = self.next_message(index);
         let Some(session) = self.get_mut(index) else { return };
-        let is_open = session.held.is_none();
+        let is_open = session.hold.is_none();
         let offered = next.filter(|_| is_open);
         let before = std::mem::replace(&mut session.offered, offered);
         let is_busy =
-            next.is_some() && session.held.as_ref().is_some_and(|held| !held.ring.is_empty());
+            next.is_some() && session.hold.as_ref().is_some_and(|hold| !hold.ring.is_empty());
         let exists = session.exists();
         if before != offered {
             if let Some(before) = before {
@@ -263,7 +263,7 @@ impl Sessions {
                 self.open.insert(offered, index);
             }
         }
-        self.reindex_resting(index, is_open);
+        self.reindex_delayed(index, is_open);
         if is_busy {
             self.busy.insert(index);
         }
@@ -280,18 +280,18 @@ impl Sessions {
         }
     }
 
-    fn reindex_resting(&mut self, index: SessionIndex, is_open: bool) {
-        let Some(resting) = self.resting.get_mut(&index) else { return };
-        let first = resting.all.first().filter(|_| is_open);
-        let before = std::mem::replace(&mut resting.found_by, first);
+    fn reindex_delayed(&mut self, index: SessionIndex, is_open: bool) {
+        let Some(delayed) = self.delayed.get_mut(&index) else { return };
+        let first = delayed.all.first().filter(|_| is_open);
+        let before = std::mem::replace(&mut delayed.found_by, first);
         if before == first {
             return;
         }
         if let Some(before) = before {
-            self.open_resting.remove(&before);
+            self.open_delayed.remove(&before);
         }
         if let Some(first) = first {
-            self.open_resting.insert(first, index);
+            self.open_delayed.insert(first, index);
         }
     }
 }

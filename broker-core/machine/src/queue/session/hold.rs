@@ -9,9 +9,9 @@ use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::lock_table::Lock;
 use crate::path::SubQueue;
 use crate::queue::Queue;
-use crate::queue::demand::{Call, Lane, Link};
+use crate::queue::demand::{Lane, ReceiveCall, ReceiverLink};
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Carries out a command of a session's holder; refuses it without the lock (SES-15).
@@ -22,21 +22,21 @@ impl Queue {
         receiver: ReceiverId,
         command: SessionCommand,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_without_sessions(sub_queue)?;
         let index = self.session_held_by(receiver, ctx.now)?;
         match command {
             SessionCommand::Attach => self.attach_again(index, receiver),
             SessionCommand::Receive { count_max, bytes_max, wait } => {
-                let Some(held) =
-                    self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.held())
+                let Some(hold) =
+                    self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.hold())
                 else {
                     return Err(lost(receiver));
                 };
-                let call = Call {
+                let call = ReceiveCall {
                     lane: Lane::Session(index),
-                    mode: held.mode,
+                    mode: hold.mode,
                     count_max,
                     bytes_max,
                     holder: Some(receiver),
@@ -72,10 +72,10 @@ impl Queue {
             )));
         }
         let Some(sessions) = &mut self.sessions else { return Err(lost(receiver)) };
-        let Some(held) = sessions.get(index).and_then(|session| session.held()) else {
+        let Some(hold) = sessions.get(index).and_then(|session| session.hold()) else {
             return Err(lost(receiver));
         };
-        let link = Link::new(Lane::Session(index), held.mode);
+        let link = ReceiverLink::new(Lane::Session(index), hold.mode);
         sessions.open_link(index, link);
         Ok(Answer::after_commit(Outcome::Done))
     }
@@ -86,13 +86,13 @@ impl Queue {
         receiver: ReceiverId,
         now: Timestamp,
     ) -> Result<SessionIndex, Rejection> {
-        let held = || {
+        let find = || {
             let sessions = self.sessions.as_ref()?;
-            let index = sessions.held_by(receiver)?;
-            let in_force = sessions.get(index)?.held()?.until > now;
+            let index = sessions.session_held_by(receiver)?;
+            let in_force = sessions.get(index)?.hold()?.until > now;
             in_force.then_some(index)
         };
-        held().ok_or_else(|| lost(receiver))
+        find().ok_or_else(|| lost(receiver))
     }
 
     /// Whether a message belongs to the session.
@@ -119,7 +119,7 @@ impl Queue {
         &mut self,
         moves: &mut usize,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         while *moves > 0 {
             let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
@@ -137,10 +137,10 @@ impl Queue {
         index: SessionIndex,
         moves: &mut usize,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(receiver) =
-            self.sessions.as_ref().and_then(|sessions| Some(sessions.get(index)?.held()?.receiver))
+            self.sessions.as_ref().and_then(|sessions| Some(sessions.get(index)?.hold()?.receiver))
         else {
             return;
         };
@@ -172,13 +172,13 @@ impl Queue {
         end: LinkEnd,
         moves: &mut usize,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(sessions) = &mut self.sessions else { return };
         if sessions.begin_end(index, end)
-            && let Some(held) = sessions.held_mut(index)
+            && let Some(hold) = sessions.hold_mut(index)
         {
-            step.effects.push(Effect::SessionEnded { receiver: held.receiver });
+            step.effects.push(Effect::SessionEnded { receiver: hold.receiver });
             self.touch(ctx.now);
         }
         while let Some((lock, end)) = self.first_remaining_lock(index) {
@@ -198,8 +198,8 @@ impl Queue {
 
     /// Returns a lock that must still be ended under an ended hold, and how the hold ended.
     fn first_remaining_lock(&self, index: SessionIndex) -> Option<(Lock, LinkEnd)> {
-        let held = self.sessions.as_ref()?.get(index)?.held()?;
-        Some((*held.locks.first()?, held.ended?))
+        let hold = self.sessions.as_ref()?.get(index)?.hold()?;
+        Some((*hold.locks.first()?, hold.ended?))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::path::SubQueue;
 use crate::queue::{COMMAND_MOVES_MAX, Queue};
 use crate::sequence_set::SequenceSet;
 use crate::time::Timestamp;
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Number of sessions examined in a slice, which takes about a millisecond.
 const SLICE_SESSIONS: usize = 10_000;
@@ -24,7 +24,7 @@ const SLICE_SESSIONS: usize = 10_000;
 pub(in crate::queue) struct ListRequest<'a> {
     pub(in crate::queue) which: SessionFilter,
     /// Lists only sessions after this id.
-    pub(in crate::queue) behind: Option<&'a str>,
+    pub(in crate::queue) after: Option<&'a str>,
     /// Number of matching sessions to skip at the start.
     pub(in crate::queue) skip: u64,
     /// Maximum number of sessions, capped by the limit for lists.
@@ -34,11 +34,11 @@ pub(in crate::queue) struct ListRequest<'a> {
 /// A list of sessions that is being built. Its position is an id, so that sessions may be created
 /// and removed in between.
 #[derive(Debug)]
-pub(super) struct Listing {
+pub(super) struct SessionListing {
     ticket: Ticket,
     which: SessionFilter,
     /// The last session examined, or the id after which the list begins.
-    behind: Option<Arc<str>>,
+    after: Option<Arc<str>>,
     /// Number of matching sessions that are still to be skipped, and to be listed.
     skip: u64,
     top: usize,
@@ -59,17 +59,17 @@ impl Session {
     }
 }
 
-impl Listing {
+impl SessionListing {
     fn new(ticket: Ticket, request: ListRequest<'_>, count_max: usize) -> Box<Self> {
-        let ListRequest { which, behind, skip, top } = request;
-        let (behind, top) = (behind.map(Arc::from), (top as usize).min(count_max));
-        Box::new(Self { ticket, which, behind, skip, top, names: Vec::new() })
+        let ListRequest { which, after, skip, top } = request;
+        let (after, top) = (after.map(Arc::from), (top as usize).min(count_max));
+        Box::new(Self { ticket, which, after, skip, top, names: Vec::new() })
     }
 
     /// Examines at most `count_max` further sessions; returns whether the list is complete.
     fn go_on(&mut self, sessions: &Sessions, count_max: usize) -> bool {
-        let behind = self.behind.take();
-        let from = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let after = self.after.take();
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = sessions.iter_from(from);
         for _ in 0..count_max {
             if self.names.len() >= self.top {
@@ -82,7 +82,7 @@ impl Listing {
                     skip => self.skip = skip - 1,
                 }
             }
-            self.behind = Some(Arc::clone(session.name()));
+            self.after = Some(Arc::clone(session.name()));
         }
         self.names.len() >= self.top
     }
@@ -106,7 +106,7 @@ impl Queue {
         let Some(sessions) = &mut self.sessions else { return true };
         let mut listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
-            Some(_) | None => Listing::new(ticket, request, ctx.limits.list_count_max),
+            Some(_) | None => SessionListing::new(ticket, request, ctx.limits.list_count_max),
         };
         let is_over = listing.go_on(sessions, SLICE_SESSIONS);
         sessions.listing = Some(listing);
@@ -126,7 +126,7 @@ impl Queue {
         let listing = match sessions.listing.take() {
             Some(listing) if listing.ticket == ticket => listing,
             Some(_) | None => {
-                let mut listing = Listing::new(ticket, request, ctx.limits.list_count_max);
+                let mut listing = SessionListing::new(ticket, request, ctx.limits.list_count_max);
                 listing.go_on(sessions, usize::MAX);
                 listing
             }
@@ -163,7 +163,7 @@ impl Queue {
         count_max: u32,
         enqueued_before: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_receive()?;
         Self::refuse_delete_count(count_max, ctx)?;
@@ -179,7 +179,7 @@ impl Queue {
             to_delete.extend(
                 sessions.get(index).map(Session::available).map(first_of).unwrap_or_default(),
             );
-            to_delete.extend(sessions.resting_in(index).map(first_of).unwrap_or_default());
+            to_delete.extend(sessions.delayed_in(index).map(first_of).unwrap_or_default());
         }
         to_delete.sort_unstable();
         to_delete.truncate(count_max as usize);
@@ -194,7 +194,7 @@ impl Queue {
         count_max: u32,
         enqueued_before: Option<Timestamp>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_without_sessions(sub_queue)?;
         self.refuse_receive()?;
@@ -204,7 +204,7 @@ impl Queue {
         while count < u64::from(count_max) && overlays_left > 0 {
             let Some(sessions) = &self.sessions else { break };
             let available = sessions.first_open().map(|(sequence, _)| sequence);
-            let delayed = sessions.first_open_resting();
+            let delayed = sessions.first_open_delayed();
             let Some(sequence) = available.into_iter().chain(delayed).min() else { break };
             if !self.is_enqueued_before(sequence, before) {
                 break;
@@ -224,12 +224,12 @@ mod tests {
     use crate::StageNumber;
     use crate::slot::SlotState;
 
-    fn listing(request: ListRequest<'_>) -> Box<Listing> {
-        Listing::new(Ticket(1), request, usize::MAX)
+    fn listing(request: ListRequest<'_>) -> Box<SessionListing> {
+        SessionListing::new(Ticket(1), request, usize::MAX)
     }
 
     fn names(sessions: &Sessions, request: ListRequest<'_>) -> Vec<Arc<str>> {
-        let is_behind = |one: &&Session| request.behind.is_none_or(|name| **one.name() > *name);
+        let is_behind = |one: &&Session| request.after.is_none_or(|name| **one.name() > *name);
         let all = sessions.iter_from(Bound::Unbounded).filter(is_behind);
         let matching = all.filter(|one| one.is_selected(request.which));
         let (skip, top) = (usize::try_from(request.skip).unwrap(), request.top as usize);
@@ -268,8 +268,8 @@ mod tests {
             };
             let (skip, top) = (random(30), u32::try_from(random(30)).unwrap());
             let name = format!("s{}", random(1_000));
-            let behind = (random(2) == 0).then_some(&*name);
-            let request = ListRequest { which, behind, skip, top };
+            let after = (random(2) == 0).then_some(&*name);
+            let request = ListRequest { which, after, skip, top };
             let slice = 1 + usize::try_from(random(12)).unwrap();
             let mut listing = listing(request);
             let mut slices = 0;
@@ -278,7 +278,7 @@ mod tests {
                 assert!(slices <= 60 / slice + 1, "a slice looks at all it may");
             }
             let expected = names(&sessions, request);
-            assert_eq!(listing.names, expected, "{which:?} {behind:?} {skip} {top}");
+            assert_eq!(listing.names, expected, "{which:?} {after:?} {skip} {top}");
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
             (SessionFilter::WithActiveMessages, &["active"][..]),
             (SessionFilter::StateSetAfter(Timestamp::NEVER), &["active", "state"]),
         ] {
-            let request = ListRequest { which, behind: None, skip: 0, top: 9 };
+            let request = ListRequest { which, after: None, skip: 0, top: 9 };
             let mut listing = listing(request);
             assert!(listing.go_on(&sessions, SLICE_SESSIONS));
             assert!(listing.names.iter().map(|name| &**name).eq(expected.iter().copied()));
@@ -310,7 +310,7 @@ mod tests {
         for number in 0..25_000 {
             sessions.insert(SequenceNumber(number + 1), SlotState::Active, &format!("{number:06}"));
         }
-        let request = ListRequest { which: SessionFilter::All, behind: None, skip: 20_000, top: 2 };
+        let request = ListRequest { which: SessionFilter::All, after: None, skip: 20_000, top: 2 };
         let mut listing = listing(request);
         assert!(!listing.go_on(&sessions, SLICE_SESSIONS));
         // The last examined session is removed, and a session before it is created.
@@ -320,8 +320,8 @@ mod tests {
         assert!(listing.go_on(&sessions, SLICE_SESSIONS));
         assert_eq!(listing.names, [Arc::from("020000"), Arc::from("020001")]);
         // Sessions up to the id after which the list begins are not examined.
-        let request = ListRequest { behind: Some("024000"), skip: 0, ..request };
-        let mut listing = Listing::new(Ticket(1), request, usize::MAX);
+        let request = ListRequest { after: Some("024000"), skip: 0, ..request };
+        let mut listing = SessionListing::new(Ticket(1), request, usize::MAX);
         assert!(listing.go_on(&sessions, 2));
         assert_eq!(listing.names, [Arc::from("024001"), Arc::from("024002")]);
     }

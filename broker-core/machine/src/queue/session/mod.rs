@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::demand::{Calls, Link, Ring};
+use super::demand::{Calls, ReceiverLink, Ring};
 use crate::StageNumber;
 use crate::command::{LinkEnd, ReceiveMode};
 use crate::ids::{ReceiverId, SequenceNumber, SessionEpoch};
@@ -63,13 +63,13 @@ pub(super) struct Session {
     returning: SequenceSet,
     /// Key of the session in the directory of open sessions.
     offered: Option<SequenceNumber>,
-    held: Option<Box<Held>>,
+    hold: Option<Box<SessionHold>>,
     state: Option<Box<KnownState>>,
 }
 
 /// The lock on a session, with everything that its holder has under it.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SessionHold {
     pub(super) receiver: ReceiverId,
     pub(super) mode: ReceiveMode,
     pub(super) epoch: SessionEpoch,
@@ -80,7 +80,7 @@ pub(super) struct Held {
     /// Turns of the link and the calls.
     pub(super) ring: Ring,
     /// The link, unless the entity has closed it (ENT-24).
-    link: Option<Link>,
+    link: Option<ReceiverLink>,
     pub(super) calls: Calls,
     /// How the hold ended, while locks under it must still be ended.
     pub(super) ended: Option<LinkEnd>,
@@ -88,13 +88,13 @@ pub(super) struct Held {
     pub(super) locks: LockTable,
 }
 
-impl Held {
+impl SessionHold {
     fn new(
         receiver: ReceiverId,
         mode: ReceiveMode,
         epoch: SessionEpoch,
         (taken_at, until): (Timestamp, Timestamp),
-        link: Link,
+        link: ReceiverLink,
     ) -> Self {
         Self {
             receiver,
@@ -137,7 +137,7 @@ impl Session {
             available: SequenceSet::default(),
             returning: SequenceSet::default(),
             offered: None,
-            held: None,
+            hold: None,
             state: None,
         }
     }
@@ -158,8 +158,8 @@ impl Session {
     }
 
     /// The hold, whose lock may have run out without being ended yet.
-    pub(super) fn held(&self) -> Option<&Held> {
-        self.held.as_deref()
+    pub(super) fn hold(&self) -> Option<&SessionHold> {
+        self.hold.as_deref()
     }
 
     /// Facts about its state.
@@ -183,7 +183,7 @@ impl Session {
     }
 
     fn exists(&self) -> bool {
-        !self.members.is_empty() || self.state.is_some() || self.held.is_some()
+        !self.members.is_empty() || self.state.is_some() || self.hold.is_some()
     }
 }
 

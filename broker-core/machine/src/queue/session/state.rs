@@ -16,7 +16,7 @@ use crate::error::Rejection;
 use crate::intake::Intake;
 use crate::queue::Queue;
 use crate::record::Key;
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Queue {
     /// Returns the location of the state (SES-24). Allowed in every status (ENT-25).
@@ -41,7 +41,7 @@ impl Queue {
         index: SessionIndex,
         state: Option<Bytes>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.admit_session_state(index, state.as_ref(), ctx)?;
         self.put_session_state(index, state, ctx, step);
@@ -88,7 +88,7 @@ impl Queue {
         index: SessionIndex,
         state: Option<Bytes>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(session) = self.sessions.as_ref().and_then(|all| all.get(index)) else { return };
         let size_before = session.state().map_or(0, |state| state.size);

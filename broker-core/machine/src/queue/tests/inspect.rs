@@ -30,7 +30,7 @@ pub(super) const SESSIONS: [&str; 5] = ["a", "b", "c", "d", "e"];
 impl Stand {
     /// Answers an inquiry within the bounds of a command.
     pub(super) fn excerpt(&self, sub_queue: SubQueue, inquiry: &Inquiry) -> MachineExcerpt {
-        let steps = self.queue.steps_of_inquiry(inquiry);
+        let steps = self.queue.work_of_inquiry(inquiry);
         let before = looks::all();
         let excerpt = self.queue.inspect(sub_queue, inquiry, self.now).unwrap();
         let looked = looks::all() - before;
@@ -125,7 +125,7 @@ impl Stand {
                 let session = Some(random.of(&SESSIONS).into());
                 let (mode, wait) = (ReceiveMode::PeekLock, TimeSpan::ZERO);
                 let held =
-                    self.queue.session_named(random.of(&SESSIONS)).and_then(|one| one.held());
+                    self.queue.session_named(random.of(&SESSIONS)).and_then(|one| one.hold());
                 match held.map(|held| held.receiver) {
                     Some(receiver) if random.below(2) == 0 => {
                         locks.extend(receive_in_session(self, receiver.0, 3));

@@ -124,7 +124,7 @@ fn inspected_sessions_equal_a_sorted_list() {
     for _ in 0..150 {
         stand.act(&mut random, true, &mut locks);
         if let Some(session) = stand.queue.session_named(random.of(&SESSIONS))
-            && let Some(held) = session.held()
+            && let Some(held) = session.hold()
         {
             let (receiver, state) = (held.receiver, bytes::Bytes::from_static(b"at work"));
             let state = (random.below(3) > 0).then_some(state);

@@ -9,7 +9,7 @@ use crate::command::InboundMessage;
 use crate::transfer::{Departure, ListNumber};
 
 /// Maximum messages that a turn hands over while other queues have turns too.
-const FEW: usize = Moves::Few.max();
+const FEW: usize = MoveLimit::Few.max();
 /// Maximum slots that an idle turn visits.
 const LOOKS_IDLE: u64 = 16;
 
@@ -87,7 +87,7 @@ impl Stand {
 #[test]
 fn messages_for_many_destinations_leave_in_slices() {
     let mut stand = Stand::new(|_| {});
-    stand.queue.pace(Moves::Few);
+    stand.queue.set_move_limit(MoveLimit::Few);
     stand.entrust(100, 300);
     let (all, turns) = stand.hand_all_over(FEW);
     assert!((25..=30).contains(&turns), "{turns} turns");
@@ -114,7 +114,7 @@ fn messages_for_many_destinations_leave_in_slices() {
 #[test]
 fn each_destination_has_its_turn() {
     let mut stand = Stand::new(|_| {});
-    stand.queue.pace(Moves::Few);
+    stand.queue.set_move_limit(MoveLimit::Few);
     stand.entrust(12, 900);
     let (mut seen, mut under_way) = (BTreeSet::new(), Vec::<Handed>::new());
     for _ in 0..3 {

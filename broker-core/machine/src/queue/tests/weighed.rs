@@ -39,7 +39,7 @@ impl Stand {
     }
 
     fn steps_of(&self, command: &Command) -> u64 {
-        self.queue.steps_of_command(command, self.now, &self.limits)
+        self.queue.work_of_command(command, self.now, &self.limits)
     }
 
     /// Carries out a command, and compares its visited slots, moves and effects with its announced
@@ -56,7 +56,7 @@ impl Stand {
         self.turn_before_commit(sub_queue, Some(command));
         // The weight of delivered messages is added to the demand.
         let delivered_by = |effect: &Effect| match effect {
-            Effect::Deliver { facts, .. } => facts.steps() as u64,
+            Effect::Deliver { facts, .. } => facts.work() as u64,
             _ => 0,
         };
         let delivered: u64 = self.effects.iter().map(delivered_by).sum();

@@ -19,7 +19,7 @@ use crate::rule::Refusal;
 use crate::slot::{Marks, Slot, SlotState};
 use crate::take_over::{self, TakeDecision};
 use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 /// An admitted message from another entity or broker.
 pub(super) struct AdmittedMessage {
@@ -55,7 +55,7 @@ impl Queue {
         messages: Vec<Arrival>,
         when_full: WhenFull,
         ctx: &mut Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let admissions = take_over::arrivals(
             &mut (&mut *self, &mut *ctx, step),
@@ -78,7 +78,7 @@ impl Queue {
         &self,
         message: &InboundMessage,
         ctx: &Ctx<'_>,
-        step: &Step,
+        step: &StepOutput,
     ) -> Result<(), Rejection> {
         self.refuse_status()?;
         let size_max = self.message_bytes_max();
@@ -97,7 +97,12 @@ impl Queue {
 
     /// Numbers an admitted message, or drops it as a duplicate. Both remove it from its previous
     /// entity in this broker (FWD-22).
-    pub(super) fn arrive(&mut self, admitted: AdmittedMessage, ctx: &Ctx<'_>, step: &mut Step) {
+    pub(super) fn arrive(
+        &mut self,
+        admitted: AdmittedMessage,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         let AdmittedMessage {
             envelope,
             overlay_count,

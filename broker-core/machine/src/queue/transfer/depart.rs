@@ -13,7 +13,7 @@ use crate::queue::dead_letter::verdict;
 use crate::queue::settle::overlay_bytes;
 use crate::time::TimeSpan;
 use crate::transfer::{Departure, ListNumber};
-use crate::{Ctx, Machine, Step};
+use crate::{Ctx, Machine, StepOutput};
 
 /// Delay before a list is offered again whose result is unknown.
 const RETRY: TimeSpan = TimeSpan::from_seconds(1);
@@ -41,7 +41,7 @@ impl Queue {
         number: ListNumber,
         departures: Vec<Departure>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Answer {
         let done = Answer::Now(Outcome::Done, Gate::Open);
         let Some((exit, list)) = self.take_list(number) else { return done };
@@ -110,7 +110,7 @@ impl Queue {
         departure: Departure,
         destination: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> NextOffer {
         let Some(slot) = self.slots.get(sequence).copied().filter(|slot| slot.is_transferring())
         else {
@@ -167,7 +167,7 @@ impl Queue {
         rejection: &Rejection,
         destination: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> NextOffer {
         let condition = rejection.condition();
         let is_final = matches!(
@@ -218,7 +218,7 @@ impl Queue {
         why: &str,
         retry_after: Option<TimeSpan>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> NextOffer {
         let Some(slot) = self.slots.get(sequence).copied() else { return NextOffer::Continue };
         let delivery_count = slot.delivery_count.saturating_add(1);
@@ -233,7 +233,7 @@ impl Queue {
             self.transfers.block_until(exit, ctx.stage);
             return NextOffer::Continue;
         }
-        let change = Change::Counted { sequence, delivery_count, delayed_until: None };
+        let change = Change::DeliveryCounted { sequence, delivery_count, delayed_until: None };
         self.change(change, Durability::Lazy, ctx, step);
         self.transfers.block_until(exit, ctx.stage);
         let failures = self.transfers.alter(exit, |backlog| {
@@ -267,7 +267,7 @@ impl Queue {
         reason: &str,
         description: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         self.dead_letter_transfer(sequence, reason, description, ctx, step);
         self.transfers.block_until(exit, ctx.stage);
@@ -280,7 +280,7 @@ impl Queue {
         reason: &str,
         description: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let Some(slot) = self.slots.get(sequence) else { return };
         let delivery_count = slot.delivery_count;
@@ -294,7 +294,7 @@ impl Queue {
         reason: &str,
         description: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let verdict = verdict(reason, description);
         step.bytes_added += overlay_bytes(verdict.as_ref());

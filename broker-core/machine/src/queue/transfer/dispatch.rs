@@ -11,7 +11,7 @@ use crate::path::SubQueue;
 use crate::queue::{MessageView, Queue};
 use crate::time::Timestamp;
 use crate::transfer::{HOPS_EXCEEDED, HandOver, HandedOverMessage, ListNumber, WhenFull};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 /// Maximum number of messages of a list. A list also ends at [`LIST_BYTES_MAX`].
 const LIST_COUNT_MAX: usize = 256;
@@ -34,7 +34,7 @@ impl Queue {
         &mut self,
         moves: &mut usize,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         for exit in [Exit::Messages, Exit::DeadLetters] {
             if self.is_ready(&exit, ctx.now) {
@@ -56,7 +56,7 @@ impl Queue {
     }
 
     /// Stores the last number of a subscription, if a message waits for that.
-    fn store_last_number(&mut self, ctx: &Ctx<'_>, step: &mut Step) {
+    fn store_last_number(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
         // A queue stores a number together with its message, so no message waits there.
         if self.subscription.is_none() || self.transfers.storing_last.is_some() {
             return;
@@ -121,7 +121,13 @@ impl Queue {
             .min()
     }
 
-    fn hand_over_at(&mut self, exit: &Exit, moves: &mut usize, ctx: &Ctx<'_>, step: &mut Step) {
+    fn hand_over_at(
+        &mut self,
+        exit: &Exit,
+        moves: &mut usize,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
         let Some(destination) = self.destination(exit) else { return };
         let halvings = self.transfers.backlog(exit).map_or(0, |backlog| backlog.halvings);
         let count_max = LIST_COUNT_MAX >> halvings;
@@ -197,7 +203,7 @@ impl Queue {
         sequence: SequenceNumber,
         destination: &str,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) {
         let description = format!(
             "the maximum number of forwarding hops, {}, was exceeded on the way to `{destination}`",

@@ -12,7 +12,7 @@ use crate::path::SubQueue;
 use crate::peers::PeerSource;
 use crate::queue::Queue;
 use crate::take_over::{self, TakeDecision};
-use crate::{Ctx, Step, intake};
+use crate::{Ctx, StepOutput, intake};
 
 impl Queue {
     /// Takes over messages in their order, each as a unit of its own. A message that was taken
@@ -24,7 +24,7 @@ impl Queue {
         source: PeerSource,
         messages: Vec<PeerArrival>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.refuse_sub_queue(sub_queue)?;
         let results = take_over::arrivals_of_peer(messages, |arrival| {
@@ -41,7 +41,7 @@ impl Queue {
         source: PeerSource,
         arrival: PeerArrival,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<(), Rejection> {
         let PeerArrival {
             message,

@@ -11,7 +11,7 @@ use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::slot::{Marks, Slot, SlotState};
-use crate::{Ctx, Step};
+use crate::{Ctx, StepOutput};
 
 impl Queue {
     /// Stores messages that wait for their transfer, all or none. The destination judges sessions,
@@ -22,7 +22,7 @@ impl Queue {
         destination: &Arc<str>,
         messages: Vec<InboundMessage>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         self.admit_via(sub_queue, &messages, ctx)?;
         let sequences = messages
@@ -39,7 +39,7 @@ impl Queue {
         message: InboundMessage,
         destination: Arc<str>,
         ctx: &Ctx<'_>,
-        step: &mut Step,
+        step: &mut StepOutput,
     ) -> SequenceNumber {
         let sequence = self.last_sequence.next();
         // It does not expire while it waits (LIF-05); its time to live starts again at the

@@ -11,7 +11,7 @@ use crate::message::{Message, PropertyLimits};
 use crate::record::Reserved;
 use crate::time::TimeSpan;
 use crate::transfer::Departure;
-use crate::{Ctx, Machine, Step};
+use crate::{Ctx, Machine, StepOutput};
 
 const KEY: [u8; 16] = [7; 16];
 
@@ -48,7 +48,7 @@ impl Stand {
     fn turn(&mut self, command: Option<Command>) -> Vec<u64> {
         self.stage += 1;
         self.now = self.now.plus(TimeSpan::from_seconds(1));
-        let mut step = Step::default();
+        let mut step = StepOutput::default();
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(self.stage),

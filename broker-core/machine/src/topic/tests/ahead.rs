@@ -96,7 +96,7 @@ fn a_heavy_publish_is_judged_in_slices_and_is_one_change() {
     let before = stand.topic.last_sequence;
     let (_, in_slices) = stand.apply(send).unwrap();
     assert_eq!(stand.topic.last_sequence, before.next());
-    let of = |step: &Step| {
+    let of = |step: &StepOutput| {
         let copies = copies(step).iter();
         copies.map(|copy| (copy.subscription, copy.overlays.clone())).collect::<Vec<_>>()
     };

@@ -64,7 +64,8 @@ fn rule_applies_to_later_publishes() {
 fn a_catch_all_gets_its_copy_by_the_same_change() {
     let mut stand = Stand::new(1);
     stand.add_catch_all(9);
-    let of = |step: &Step| copies(step).iter().map(|copy| copy.subscription.0).collect::<Vec<_>>();
+    let of =
+        |step: &StepOutput| copies(step).iter().map(|copy| copy.subscription.0).collect::<Vec<_>>();
     let (_, selected) = stand.send(1_000).unwrap();
     assert_eq!(of(&selected), [2]);
     stand.topic.matcher.remove_rule(EntityId(2), "$default").unwrap();

@@ -61,7 +61,7 @@ fn page_of_rules_counts_skipped_rules_as_steps() {
         stand.apply(of_rules(RuleCommand::Create(Box::new(rule)))).unwrap();
     }
     let steps = |skip, top| {
-        stand.topic.steps_of(&of_rules(RuleCommand::List { skip, top }), stand.now, &stand.limits)
+        stand.topic.work_of(&of_rules(RuleCommand::List { skip, top }), stand.now, &stand.limits)
     };
     assert_eq!(steps(0, 100), 26);
     assert_eq!(steps(320, 100), 46);

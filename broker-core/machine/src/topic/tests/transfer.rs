@@ -91,7 +91,7 @@ fn overlays_of_arriving_messages_count_for_slices() {
     let slices = stand.slices(&list);
     // 64 x 8 x 10,000 steps in slices of 2^20.
     assert!((5..=6).contains(&slices), "{slices} slices");
-    assert!(stand.topic.take_judged_steps() >= 64 * 8 * SET_BYTES as u64);
+    assert!(stand.topic.take_evaluation_steps() >= 64 * 8 * SET_BYTES as u64);
     assert_eq!(stand.admitted(list).0, "+".repeat(64));
 }
 
@@ -121,7 +121,7 @@ fn a_list_is_not_judged_for_longer_than_a_publish() {
     };
     let one = heavy(&stand, 1);
     assert!(stand.slices(&one) > 1);
-    let steps = stand.topic.take_judged_steps();
+    let steps = stand.topic.take_evaluation_steps();
     assert_eq!(stand.admitted(one).0, "+");
     for (most, said) in [(2 * steps - 1, "++.."), (2 * steps, "+++."), (4 * steps, "++++")] {
         stand.limits.publish_step_count_max = most;

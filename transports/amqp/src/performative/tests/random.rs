@@ -88,8 +88,8 @@ fn any_state(random: &mut Random) -> DeliveryState {
     }
 }
 
-fn node(random: &mut Random) -> Node {
-    Node {
+fn node(random: &mut Random) -> TerminusNode {
+    TerminusNode {
         address: some(random, raw),
         durable: some(random, uint),
         expiry_policy: some(random, symbol),

@@ -17,7 +17,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::path::EntityAddress;
 use peeklock_core::request::Outcome;
-use peeklock_link::Role;
+use peeklock_link::LinkRole;
 use peeklock_link::pending::correlation;
 
 use super::Node;
@@ -105,7 +105,7 @@ impl Conversation {
             number,
             entity.clone(),
             path,
-            Role::Browser,
+            LinkRole::Browser,
             ReceiveMode::PeekLock,
         );
         let browser = Browser {

@@ -10,10 +10,12 @@ mod sender;
 mod tokens;
 
 pub(super) use self::browser::Browser;
-pub(super) use self::management::{Answered, ManagementAnswer, PendingManagement, Plan};
+pub(super) use self::management::{
+    CommandPlan, ManagementAnswer, ManagementResult, PendingManagement,
+};
 #[cfg(feature = "testing")]
 pub use self::management::{decode_all, operations};
-pub(super) use self::receiver::{Lapse, ReceiverNode, Waiting, return_at};
+pub(super) use self::receiver::{LostSession, ReceiverNode, WaitingDelivery, return_at};
 pub(super) use self::reply::Replies;
 pub(super) use self::request::{
     NodeRequest, REQUEST_CREDIT, Requests, TOKENS_NODE, management_node,

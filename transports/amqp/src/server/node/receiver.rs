@@ -17,8 +17,8 @@ use super::Node;
 use crate::connection::LinkId;
 use crate::link::{Answer, Delivery};
 use crate::server::conversation::Conversation;
+use crate::server::deleted::DeletedMessages;
 use crate::server::queue_session::SessionRequest;
-use crate::server::removed::RemovedMessages;
 use crate::server::work::LinkRequest;
 
 /// A link on which a client receives.
@@ -31,11 +31,11 @@ pub(in crate::server) struct ReceiverNode {
     /// Requested session, until it is locked.
     pub(in crate::server) session_request: Option<SessionRequest>,
     /// Deliveries that arrived and were not sent.
-    pub(in crate::server) waiting: VecDeque<Waiting>,
+    pub(in crate::server) waiting: VecDeque<WaitingDelivery>,
     /// Account bytes of the delivery whose frames are being written.
     pub(in crate::server) held_bytes: u64,
     /// Guard of that delivery if it was deleted on receipt.
-    pub(in crate::server) removed: Option<RemovedMessages>,
+    pub(in crate::server) deleted: Option<DeletedMessages>,
     /// Number of the last delivery that the client's credit allows. It does not wrap, unlike the
     /// numbers on the wire (AMQP-09).
     client_limit: u64,
@@ -50,11 +50,11 @@ pub(in crate::server) struct ReceiverNode {
     /// Number of unsent bytes of its large message, and the time at which that number last changed.
     stalled_large: Option<(usize, Instant)>,
     /// Set when the session lock is lost, until the link is detached for that reason.
-    pub(in crate::server) lapsed: Option<Lapse>,
+    pub(in crate::server) lost_session: Option<LostSession>,
 }
 
 /// The lost session lock of a receive-and-delete link.
-pub(in crate::server) struct Lapse {
+pub(in crate::server) struct LostSession {
     pub(in crate::server) reason: Rejection,
     pub(in crate::server) path: Box<str>,
     /// Time at which the link is detached, unless the client grants new credit before.
@@ -65,10 +65,11 @@ pub(in crate::server) struct Lapse {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drain {
     No,
-    /// The entity was asked, after this number of deliveries.
+    /// The entity was asked after this number of deliveries.
     Requested(u64),
-    /// There were deliveries, and there may be more that did not fit.
-    Again,
+    /// The entity must be asked again. It delivered up to its limit and may have more, or the limit
+    /// allowed it no delivery.
+    Retry,
     /// There are no more deliveries; the client gets the answer after the waiting ones.
     Done,
 }
@@ -88,11 +89,11 @@ pub(in crate::server) fn return_at(lock: LockGrant, now: Timestamp) -> Timestamp
 }
 
 /// A delivery that was not sent.
-pub(in crate::server) struct Waiting {
+pub(in crate::server) struct WaitingDelivery {
     pub(in crate::server) delivery: Delivery,
     pub(in crate::server) lock: Option<LockGrant>,
     /// Guard of the message, if it was deleted on receipt.
-    pub(in crate::server) removed: Option<RemovedMessages>,
+    pub(in crate::server) deleted: Option<DeletedMessages>,
     /// Expiry of the message.
     pub(in crate::server) expires_at: Option<Timestamp>,
     /// Time at which an unsent delivery is given back; `None` for a session lock.
@@ -112,14 +113,14 @@ impl ReceiverNode {
             session_request: None,
             waiting: VecDeque::new(),
             held_bytes: 0,
-            removed: None,
+            deleted: None,
             client_limit: 0,
             entity_limit: 0,
             drain: Drain::No,
             is_paused: false,
             last_sent: None,
             stalled_large: None,
-            lapsed: None,
+            lost_session: None,
         }
     }
 
@@ -161,7 +162,7 @@ impl Conversation {
         if self.has_lapsed(link) {
             // A drain is answered once no delivery waits any more.
             if credit > 0 && !drain {
-                self.end_lapse(link);
+                self.end_lost_session(link);
             }
             return;
         }
@@ -189,7 +190,7 @@ impl Conversation {
     /// since no further ones arrive. Returns whether the lock is lost.
     pub(in crate::server) fn answer_drain_if_lapsed(&mut self, link: LinkId) -> bool {
         let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return false };
-        if receiver.lapsed.is_none() {
+        if receiver.lost_session.is_none() {
             return false;
         }
         if receiver.waiting.is_empty() && self.amqp.is_sent(link) {
@@ -200,14 +201,14 @@ impl Conversation {
 
     /// Returns whether the session lock of a link is lost and the link is still kept.
     fn has_lapsed(&self, link: LinkId) -> bool {
-        matches!(self.nodes.get(&link), Some(Node::Receiver(receiver)) if receiver.lapsed.is_some())
+        matches!(self.nodes.get(&link), Some(Node::Receiver(receiver)) if receiver.lost_session.is_some())
     }
 
     /// Detaches a link whose session lock is lost.
-    fn end_lapse(&mut self, link: LinkId) {
+    fn end_lost_session(&mut self, link: LinkId) {
         let Some(Node::Receiver(receiver)) = self.nodes.get(&link) else { return };
         let number = receiver.number;
-        if let Some(Lapse { reason, path, .. }) = &receiver.lapsed {
+        if let Some(LostSession { reason, path, .. }) = &receiver.lost_session {
             let (reason, path) = (reason.clone(), path.clone());
             self.stopped(number, &path, reason);
         }
@@ -216,15 +217,16 @@ impl Conversation {
     /// Detaches links whose session lock is lost and whose clients granted no new credit in time.
     pub(in crate::server) fn end_lapses(&mut self) {
         let now = self.engine.broker.now();
-        let is_due =
-            |receiver: &ReceiverNode| receiver.lapsed.as_ref().is_some_and(|it| it.until <= now);
+        let is_due = |receiver: &ReceiverNode| {
+            receiver.lost_session.as_ref().is_some_and(|it| it.until <= now)
+        };
         let due: Vec<LinkId> = self
             .nodes
             .iter()
             .filter(|(_, node)| matches!(node, Node::Receiver(receiver) if is_due(receiver)))
             .map(|(link, _)| *link)
             .collect();
-        due.into_iter().for_each(|link| self.end_lapse(link));
+        due.into_iter().for_each(|link| self.end_lost_session(link));
     }
 
     /// Allows the entity more deliveries when half of the possible ones were sent, or all that were
@@ -253,7 +255,7 @@ impl Conversation {
         }
         if receiver.is_paused || self.amqp.window(link) == 0 {
             // Deliveries could not be sent now: they are requested later.
-            receiver.drain = Drain::Again;
+            receiver.drain = Drain::Retry;
             return;
         }
         let number = receiver.number;
@@ -277,7 +279,7 @@ impl Conversation {
                 if last < receiver.client_limit
                     && (last > before || receiver.entity_limit <= before) =>
             {
-                Drain::Again
+                Drain::Retry
             }
             _ => Drain::Done,
         };
@@ -301,8 +303,8 @@ impl Conversation {
                 let (number, up_to) = (receiver.number, receiver.entity_limit);
                 self.engine.links.credit(number, up_to);
             }
-            Drain::Again if receiver.is_paused || self.amqp.window(link) == 0 => {}
-            Drain::Again => {
+            Drain::Retry if receiver.is_paused || self.amqp.window(link) == 0 => {}
+            Drain::Retry => {
                 receiver.drain = Drain::No;
                 let sent = sent(receiver, &self.engine.links);
                 receiver.entity_limit = receiver.allowed_up_to(sent, self.amqp.window(link));
@@ -366,7 +368,7 @@ impl Conversation {
     /// after it are given back too. Deliveries in receive-and-delete mode cannot be given back.
     pub(in crate::server) fn return_large(&mut self, link: LinkId) {
         let is_large = self.engine.account.large().is_some();
-        let write_timeout = self.site.config.write_timeout;
+        let write_timeout = self.listener.config.write_timeout;
         let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
         if !is_large || !receiver.has_large() {
             receiver.stalled_large = None;
@@ -414,7 +416,7 @@ impl Conversation {
             _ => None,
         });
         let now = Instant::now();
-        let due = stalled.map(|(_, since)| since + self.site.config.write_timeout);
+        let due = stalled.map(|(_, since)| since + self.listener.config.write_timeout);
         // A time in the past was already handled, and that message cannot be given back.
         due.filter(|due| *due > now).min()
     }

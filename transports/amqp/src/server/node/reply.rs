@@ -13,7 +13,7 @@ use crate::error::{AmqpError, condition};
 use crate::link::Delivery;
 use crate::performative::{Attach, DeliveryTag};
 use crate::server::conversation::Conversation;
-use crate::server::removed::RemovedMessages;
+use crate::server::deleted::DeletedMessages;
 use crate::server::work::ReplyAddress;
 use crate::terminus::Target;
 
@@ -27,7 +27,7 @@ pub(in crate::server) struct Reply {
     /// Encoded reply in consecutive pieces.
     pub(in crate::server) pieces: Vec<Bytes>,
     /// Guard of the messages in it that were deleted on receipt.
-    pub(in crate::server) removed: Option<RemovedMessages>,
+    pub(in crate::server) deleted: Option<DeletedMessages>,
 }
 
 /// A link on which a client receives replies.
@@ -43,7 +43,7 @@ pub(in crate::server) struct Replies {
     /// Account bytes of the reply whose frames are being written.
     sending_bytes: u64,
     /// Guard of the messages in that reply that were deleted on receipt.
-    removed: Option<RemovedMessages>,
+    deleted: Option<DeletedMessages>,
     /// Number of running requests with replies on this link.
     awaited: usize,
     /// Whether too many replies wait.
@@ -66,7 +66,7 @@ impl Replies {
             waiting: VecDeque::new(),
             sent_count: 0,
             sending_bytes: 0,
-            removed: None,
+            deleted: None,
             awaited: 0,
             overflowed: false,
         }
@@ -91,7 +91,7 @@ impl Reply {
 
 impl From<Vec<Bytes>> for Reply {
     fn from(pieces: Vec<Bytes>) -> Self {
-        Self { pieces, removed: None }
+        Self { pieces, deleted: None }
     }
 }
 
@@ -200,11 +200,11 @@ impl Conversation {
                 self.engine.account.release(std::mem::take(&mut replies.sending_bytes));
                 // If the link is detached, it is unknown whether all frames were written. The guard
                 // is dropped, and the messages in the reply count as lost.
-                let removed =
-                    replies.removed.take().filter(|_| self.amqp.is_sent_and_attached(link));
+                let deleted =
+                    replies.deleted.take().filter(|_| self.amqp.is_sent_and_attached(link));
                 self.outflow
-                    .unflushed_removals
-                    .put(removed, self.outflow.taken_bytes + self.amqp.waiting_bytes() as u64);
+                    .unflushed_deletions
+                    .put(deleted, self.outflow.written_bytes + self.amqp.waiting_bytes() as u64);
             }
             if !self.amqp.can_send_settled(link) {
                 break;
@@ -218,7 +218,7 @@ impl Conversation {
             if self.amqp.send(link, delivery).is_err() {
                 break;
             }
-            replies.removed = reply.removed;
+            replies.deleted = reply.deleted;
         }
     }
 }

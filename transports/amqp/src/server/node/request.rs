@@ -69,19 +69,19 @@ enum RequestTarget {
 impl Requests {
     /// Makes a node for requests to `$cbs`.
     pub(in crate::server) fn of_tokens() -> Self {
-        Self::of(RequestTarget::Tokens)
+        Self::to(RequestTarget::Tokens)
     }
 
     /// Makes a node for requests to a management node.
     pub(in crate::server) fn of_management(path: Arc<str>) -> Self {
-        Self::of(RequestTarget::Management(Manager::of(path)))
+        Self::to(RequestTarget::Management(Manager::of(path)))
     }
 
-    fn of(of: RequestTarget) -> Self {
+    fn to(target: RequestTarget) -> Self {
         Self {
             assembly: Assembly::default(),
             transaction: None,
-            target: of,
+            target,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
         }
@@ -228,7 +228,7 @@ impl Conversation {
                 NodeRequest { transaction, until, ..request }
             }
             Err(error) => {
-                self.require_rollback_of_named(transaction);
+                self.mark_named_for_rollback(transaction);
                 if let Some(delivery) = delivery {
                     self.amqp.dispose_received(delivery, DeliveryState::rejected(error.clone()));
                 }
@@ -250,7 +250,7 @@ impl Conversation {
             return self.handle_token_request(reply_address, &request).await;
         }
         let Some(to) = to else {
-            self.require_rollback_of_named(transaction);
+            self.mark_named_for_rollback(transaction);
             return tracing::debug!("a request is refused because no link receives its reply");
         };
         if requests.waiting.is_empty() && self.takes_reply(to) {
@@ -259,13 +259,13 @@ impl Conversation {
         if self.waiting_request_bytes().saturating_add(bytes) > WAITING_BYTES_MAX {
             let text = "too many bytes of requests wait for credit for their replies; grant credit";
             let busy = self.refuse(Rejection::new(Condition::ServerBusy, text), "");
-            self.require_rollback_of_named(transaction);
+            self.mark_named_for_rollback(transaction);
             self.await_reply(to);
             return self.answer_managed(request.reply_address(to), Err(busy));
         }
         let Some(Node::Requests(requests)) = self.nodes.get_mut(&link) else { return };
         if requests.waiting.len() >= WAITING_MAX {
-            self.require_rollback_of_named(transaction);
+            self.mark_named_for_rollback(transaction);
             let text =
                 format!("{WAITING_MAX} requests wait for credit for their replies; grant credit");
             let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, text);
@@ -320,7 +320,7 @@ impl Conversation {
                     "a request is dropped because the link for its reply no longer exists"
                 );
                 if let Some(id) = request.transaction {
-                    self.require_rollback(id);
+                    self.mark_for_rollback(id);
                 }
                 return true;
             }

@@ -15,13 +15,15 @@ use peeklock_core::transaction::TransactionId;
 use peeklock_link::pending::correlation;
 
 use super::{Node, REQUEST_CREDIT};
-use crate::connection::{Fate, LinkId, Part, ReceivedId};
+use crate::connection::{Continuation, LinkId, MessagePart, ReceivedId};
 use crate::error::{AmqpError, condition};
 use crate::link::Assembly;
 use crate::message::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
 use crate::server::book::TransactionBook;
 use crate::server::conversation::Conversation;
-use crate::server::work::{AwaitedAnswers, Inbound, Messages, PartKind, PendingAnswer, Work};
+use crate::server::work::{
+    AwaitedAnswers, Inbound, Messages, PartKind, PendingAnswer, PermittedWork,
+};
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
@@ -63,14 +65,14 @@ impl SenderNode {
     }
 
     /// Returns whether the message of this part is a single one outside a transaction.
-    pub(in crate::server) const fn takes_alone(&self, part: &Part) -> bool {
+    pub(in crate::server) const fn takes_alone(&self, part: &MessagePart) -> bool {
         part.message_format == 0 && part.state.is_none() && self.transaction.is_none()
     }
 }
 
 impl Conversation {
     /// Handles a part of a message or request.
-    pub(in crate::server) async fn received(&mut self, link: LinkId, part: Part) {
+    pub(in crate::server) async fn received(&mut self, link: LinkId, part: MessagePart) {
         let assembly = match self.nodes.get_mut(&link) {
             Some(Node::Sender(sender)) => &mut sender.assembly,
             Some(Node::Requests(requests)) => &mut requests.assembly,
@@ -78,13 +80,13 @@ impl Conversation {
             Some(Node::Receiver(_) | Node::Browser(_) | Node::Replies(_)) | None => return,
         };
         let before = assembly.len() as u64;
-        if matches!(part.fate, Fate::Void | Fate::TooLarge(_)) {
+        if matches!(part.continuation, Continuation::Void | Continuation::TooLarge(_)) {
             *assembly = Assembly::default();
             self.inflow.assembled_bytes -= before;
             if let Some(id) = self.transaction_of(link, part.state, true) {
-                self.require_rollback(id);
+                self.mark_for_rollback(id);
             }
-            if let Fate::TooLarge(bytes) = part.fate {
+            if let Continuation::TooLarge(bytes) = part.continuation {
                 self.record_received(link, bytes);
                 let is_message = matches!(self.nodes.get(&link), Some(Node::Sender(_)));
                 let rejection = Rejection::message_size_exceeded(
@@ -99,7 +101,7 @@ impl Conversation {
         }
         let bytes = part.payload.len() as u64;
         assembly.push(part.payload);
-        let is_whole = part.fate == Fate::Whole;
+        let is_whole = part.continuation == Continuation::Whole;
         let whole = is_whole.then(|| std::mem::take(assembly).join());
         let transaction = self.transaction_of(link, part.state, is_whole);
         let Some(whole) = whole else {
@@ -119,7 +121,7 @@ impl Conversation {
                     }
                     Err(error) => {
                         if let Some(id) = transaction {
-                            self.require_rollback(id);
+                            self.mark_for_rollback(id);
                         }
                         self.reject(Some(link), delivery, error);
                     }
@@ -147,7 +149,7 @@ impl Conversation {
         let CompleteDelivery { delivery, transaction, messages } = arrived;
         let is_alone = transaction.is_some() || matches!(messages, DeliveryContent::Batch(_));
         let messages = match (&mut self.grouped_work, messages) {
-            (Some(Work::Send(gathered)), DeliveryContent::One(content)) => {
+            (Some(PermittedWork::Send(gathered)), DeliveryContent::One(content)) => {
                 return gathered.push(delivery, content);
             }
             (_, DeliveryContent::One(content)) => Messages::Each(vec![content]),
@@ -158,8 +160,8 @@ impl Conversation {
         let deliveries = vec![delivery];
         let inbound = Inbound { link, number, transaction, deliveries, messages, bytes };
         match is_alone {
-            true => self.when_room(Work::Send(inbound)).await,
-            false => self.grouped_work = Some(Work::Send(inbound)),
+            true => self.when_room(PermittedWork::Send(inbound)).await,
+            false => self.grouped_work = Some(PermittedWork::Send(inbound)),
         }
     }
 
@@ -292,7 +294,7 @@ impl Conversation {
         else {
             // The link is detached, and the client got no acceptance.
             if let Some(id) = transaction {
-                self.require_rollback(id);
+                self.mark_for_rollback(id);
             }
             for delivery in deliveries {
                 let error =

@@ -51,7 +51,7 @@ impl Conversation {
             );
             return (400, text);
         }
-        let path = path_of(&audience, &self.site.config.own_hosts);
+        let path = path_of(&audience, &self.listener.config.own_hosts);
         match self.put_token(&path, token).await {
             Ok(()) => {
                 self.record_valid_credentials().await;

@@ -5,7 +5,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 
 use peeklock_amqp::codec::list::{List, append_list};
 use peeklock_amqp::error::AmqpError;
-use peeklock_amqp::frame::{Frame, Kind};
+use peeklock_amqp::frame::{Frame, FrameType};
 use peeklock_amqp::frame::{HEADER_BYTES, Protocol};
 use peeklock_amqp::performative::Performative;
 
@@ -29,7 +29,7 @@ impl Frames {
 
     /// Appends a frame.
     pub fn say<L: List>(&mut self, channel: u16, body: &L, payload: &[u8]) {
-        self.frame(Kind::Amqp, channel, |output| {
+        self.frame(FrameType::Amqp, channel, |output| {
             append_list(output, body);
             output.extend_from_slice(payload);
         });
@@ -37,22 +37,22 @@ impl Frames {
 
     /// Appends a SASL frame.
     pub fn say_sasl<L: List>(&mut self, body: &L) {
-        self.frame(Kind::Sasl, 0, |output| append_list(output, body));
+        self.frame(FrameType::Sasl, 0, |output| append_list(output, body));
     }
 
     /// Appends a frame with any performative.
     pub fn say_any(&mut self, channel: u16, performative: &Performative, payload: &[u8]) {
-        self.frame(Kind::Amqp, channel, |output| {
+        self.frame(FrameType::Amqp, channel, |output| {
             performative.write(output);
             output.extend_from_slice(payload);
         });
     }
 
-    fn frame(&mut self, kind: Kind, channel: u16, write: impl FnOnce(&mut BytesMut)) {
+    fn frame(&mut self, kind: FrameType, channel: u16, write: impl FnOnce(&mut BytesMut)) {
         let start = self.output.len();
         let kind = match kind {
-            Kind::Amqp => 0,
-            Kind::Sasl => 1,
+            FrameType::Amqp => 0,
+            FrameType::Sasl => 1,
         };
         let [high, low] = channel.to_be_bytes();
         // The size is known only after the frame is written; its body begins after these eight

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use peeklock_amqp::connection::{Config, Connection, Event, Fate, LinkId, ReceivedId, SessionId};
+use peeklock_amqp::connection::{
+    Config, Connection, Continuation, Event, LinkId, ReceivedId, SessionId,
+};
 use peeklock_amqp::error::AmqpError;
 use peeklock_amqp::frame::Frame;
 use peeklock_amqp::link::{Answer, Delivery};
@@ -114,7 +116,7 @@ fn run(config: &Config, script: &[u8], piece_bytes: usize) -> Run {
         while let Ok(Some(frame)) = Frame::split(&mut heard, u32::MAX) {
             run.frame_count += 1;
             let readable = frame.body.is_empty() || Performative::read(&frame.body).is_ok();
-            let sasl = frame.kind == peeklock_amqp::frame::Kind::Sasl;
+            let sasl = frame.kind == peeklock_amqp::frame::FrameType::Sasl;
             assert!(readable || sasl, "an answer cannot be read: {frame:?}");
         }
     }
@@ -153,7 +155,7 @@ impl Broker {
                 }
             }
             Event::Received { part, .. } => {
-                if part.fate == Fate::Whole && !part.settled {
+                if part.continuation == Continuation::Whole && !part.settled {
                     self.awaiting.push(part.delivery);
                 }
                 if self.turn.is_multiple_of(3) {
@@ -162,7 +164,7 @@ impl Broker {
                     }
                 }
             }
-            Event::Settled { delivery, state, settled, .. } => {
+            Event::Disposition { delivery, state, settled, .. } => {
                 if !settled {
                     connection.dispose_sent(delivery, state.unwrap_or(DeliveryState::accepted()));
                 }

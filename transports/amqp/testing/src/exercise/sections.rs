@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use peeklock_words::message::Content;
 
-use peeklock_amqp::message::{Request, Stamps, encode, unpack};
+use peeklock_amqp::message::{CoordinatorRequest, Stamps, encode, unpack};
 
 /// Maximum number of messages in a batch.
 const BATCH_COUNT_MAX: usize = 100;
@@ -20,7 +20,7 @@ const STAMPS_BYTES_MAX: usize = 256;
 #[must_use]
 pub fn sections(bytes: &[u8]) -> usize {
     let bytes = Bytes::copy_from_slice(bytes);
-    Request::read(&bytes).ok();
+    CoordinatorRequest::read(&bytes).ok();
     let mut count = 0;
     if let Ok(content) = Content::parse(bytes.clone()) {
         pass_on(&content);

@@ -16,28 +16,28 @@ impl Sessions {
                 return Err(format!("session {name} has no place"));
             };
             messages += session.members.len();
-            if let Some(resting) = self.resting.get(index) {
+            if let Some(delayed) = self.delayed.get(index) {
                 rests += 1;
                 let is_rest = |sequence| {
                     session.members.contains(sequence) && !session.available.contains(sequence)
                 };
-                let all = &resting.all;
+                let all = &delayed.all;
                 if all.is_empty() || !all.iter_from(SequenceNumber(0)).all(is_rest) {
                     return Err(format!(
-                        "a resting message of session {name} is not in it, or available"
+                        "a Delayed message of session {name} is not in it, or available"
                     ));
                 }
-                let mut holding = resting.holding.iter_from(SequenceNumber(0));
+                let mut holding = delayed.holding.iter_from(SequenceNumber(0));
                 if !holding.all(|sequence| all.contains(sequence)) {
                     return Err(format!(
                         "session {name} waits for a message that does not rest (RTY-22)"
                     ));
                 }
-                let first = all.first().filter(|_| session.held.is_none());
-                let found = first.and_then(|first| self.open_resting.get(&first));
-                if resting.found_by != first || found != first.and(Some(index)) {
+                let first = all.first().filter(|_| session.hold.is_none());
+                let found = first.and_then(|first| self.open_delayed.get(&first));
+                if delayed.found_by != first || found != first.and(Some(index)) {
                     return Err(format!(
-                        "a resting message of session {name} is not found (RTY-13)"
+                        "a Delayed message of session {name} is not found (RTY-13)"
                     ));
                 }
                 open_rests += u64::from(first.is_some());
@@ -48,7 +48,7 @@ impl Sessions {
                     "session {name} is in the directory without a reason (SES-04)"
                 ));
             }
-            let offered = self.next_message(*index).filter(|_| session.held.is_none());
+            let offered = self.next_message(*index).filter(|_| session.hold.is_none());
             if session.offered != offered {
                 return Err(format!("session {name} is offered as {:?}", session.offered));
             }
@@ -58,20 +58,20 @@ impl Sessions {
                     return Err(format!("session {name} cannot be accepted (SES-07)"));
                 }
             }
-            if let Some(held) = &session.held {
+            if let Some(hold) = &session.hold {
                 held_count += 1;
-                endings += u64::from(held.ended.is_some());
-                links += u64::from(held.link.is_some());
-                calls += held.calls.len() as u64;
-                let first = held.calls.first_deadline();
+                endings += u64::from(hold.ended.is_some());
+                links += u64::from(hold.link.is_some());
+                calls += hold.calls.len() as u64;
+                let first = hold.calls.first_deadline();
                 waits += u64::from(first.is_some());
                 let is_known = first.is_none_or(|(at, _)| self.waits.contains(&(at, *index)));
-                if !is_known || !held.calls.is_whole() {
+                if !is_known || !hold.calls.is_whole() {
                     return Err(format!("a waiting call for session {name} has no deadline"));
                 }
-                if self.by_receiver.get(&held.receiver) != Some(index)
-                    || self.by_epoch.get(&held.epoch) != Some(index)
-                    || !self.ends.contains(&(held.until, *index))
+                if self.by_receiver.get(&hold.receiver) != Some(index)
+                    || self.by_epoch.get(&hold.epoch) != Some(index)
+                    || !self.ends.contains(&(hold.until, *index))
                 {
                     return Err(format!("the lock of session {name} is not known (SES-11)"));
                 }
@@ -80,8 +80,8 @@ impl Sessions {
         let counts = [
             (messages, self.by_message.len() as u64, "messages"),
             (open, self.open.len() as u64, "open sessions"),
-            (rests, self.resting.len() as u64, "sessions with delayed messages"),
-            (open_rests, self.open_resting.len() as u64, "open sessions with delayed messages"),
+            (rests, self.delayed.len() as u64, "sessions with delayed messages"),
+            (open_rests, self.open_delayed.len() as u64, "open sessions with delayed messages"),
             (states, self.state_count as u64, "states"),
             (held_count, self.by_receiver.len() as u64, "holders"),
             (held_count, self.by_epoch.len() as u64, "locks"),

@@ -6,31 +6,31 @@ use std::collections::BTreeSet;
 use super::Sessions;
 use crate::command::LinkEnd;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
-use crate::queue::demand::{Call, Calls, Link};
-use crate::queue::session::{Held, SessionIndex};
+use crate::queue::demand::{Calls, ReceiveCall, ReceiverLink};
+use crate::queue::session::{SessionHold, SessionIndex};
 use crate::time::Timestamp;
 
 impl Sessions {
-    pub(in crate::queue) fn held_mut(&mut self, index: SessionIndex) -> Option<&mut Held> {
-        self.get_mut(index)?.held.as_deref_mut()
+    pub(in crate::queue) fn hold_mut(&mut self, index: SessionIndex) -> Option<&mut SessionHold> {
+        self.get_mut(index)?.hold.as_deref_mut()
     }
 
     /// Returns the session that a receiver holds.
-    pub(in crate::queue) fn held_by(&self, receiver: ReceiverId) -> Option<SessionIndex> {
+    pub(in crate::queue) fn session_held_by(&self, receiver: ReceiverId) -> Option<SessionIndex> {
         self.by_receiver.get(&receiver).copied()
     }
 
     /// Returns the hold of a receiver.
-    pub(in crate::queue) fn held_of(&self, receiver: ReceiverId) -> Option<&Held> {
-        self.get(self.held_by(receiver)?)?.held()
+    pub(in crate::queue) fn hold_of(&self, receiver: ReceiverId) -> Option<&SessionHold> {
+        self.get(self.session_held_by(receiver)?)?.hold()
     }
 
     /// Whether the session lock with this epoch is in force.
     pub(in crate::queue) fn is_in_force(&self, epoch: SessionEpoch, now: Timestamp) -> bool {
         self.by_epoch
             .get(&epoch)
-            .and_then(|index| self.get(*index)?.held())
-            .is_some_and(|held| held.until > now)
+            .and_then(|index| self.get(*index)?.hold())
+            .is_some_and(|hold| hold.until > now)
     }
 
     /// Whether a session lock with this epoch exists.
@@ -39,24 +39,24 @@ impl Sessions {
     }
 
     /// The link of a holder.
-    pub(in crate::queue) fn link(&self, receiver: ReceiverId) -> Option<&Link> {
-        self.held_of(receiver)?.link.as_ref()
+    pub(in crate::queue) fn link(&self, receiver: ReceiverId) -> Option<&ReceiverLink> {
+        self.hold_of(receiver)?.link.as_ref()
     }
 
-    pub(in crate::queue) fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut Link> {
-        self.held_mut(self.held_by(receiver)?)?.link.as_mut()
+    pub(in crate::queue) fn link_mut(&mut self, receiver: ReceiverId) -> Option<&mut ReceiverLink> {
+        self.hold_mut(self.session_held_by(receiver)?)?.link.as_mut()
     }
 
     /// Sets the link of a holder.
-    pub(in crate::queue::session) fn open_link(&mut self, index: SessionIndex, link: Link) {
-        let Some(held) = self.held_mut(index) else { return };
-        let is_new = held.link.replace(link).is_none();
+    pub(in crate::queue::session) fn open_link(&mut self, index: SessionIndex, link: ReceiverLink) {
+        let Some(hold) = self.hold_mut(index) else { return };
+        let is_new = hold.link.replace(link).is_none();
         self.link_count += usize::from(is_new);
     }
 
     /// Removes the link of a holder.
-    pub(in crate::queue) fn take_link(&mut self, receiver: ReceiverId) -> Option<Link> {
-        let link = self.held_mut(self.held_by(receiver)?)?.link.take()?;
+    pub(in crate::queue) fn take_link(&mut self, receiver: ReceiverId) -> Option<ReceiverLink> {
+        let link = self.hold_mut(self.session_held_by(receiver)?)?.link.take()?;
         self.link_count -= 1;
         Some(link)
     }
@@ -73,13 +73,18 @@ impl Sessions {
     }
 
     /// Adds a waiting call of a holder.
-    pub(in crate::queue) fn add_call(&mut self, index: SessionIndex, ticket: Ticket, call: Call) {
+    pub(in crate::queue) fn add_call(
+        &mut self,
+        index: SessionIndex,
+        ticket: Ticket,
+        call: ReceiveCall,
+    ) {
         self.change_calls(index, |calls| calls.insert(ticket, call));
         self.by_call.insert(ticket, index);
     }
 
     /// Removes a call of a holder.
-    pub(in crate::queue) fn take_call(&mut self, ticket: Ticket) -> Option<Call> {
+    pub(in crate::queue) fn take_call(&mut self, ticket: Ticket) -> Option<ReceiveCall> {
         let index = self.by_call.remove(&ticket)?;
         self.change_calls(index, |calls| calls.remove(ticket))?
     }
@@ -89,10 +94,10 @@ impl Sessions {
         index: SessionIndex,
         change: impl FnOnce(&mut Calls) -> T,
     ) -> Option<T> {
-        let held = self.held_mut(index)?;
-        let before = held.calls.first_deadline();
-        let changed = change(&mut held.calls);
-        let after = held.calls.first_deadline();
+        let hold = self.hold_mut(index)?;
+        let before = hold.calls.first_deadline();
+        let changed = change(&mut hold.calls);
+        let after = hold.calls.first_deadline();
         if before != after {
             if let Some((deadline, _)) = before {
                 self.waits.remove(&(deadline, index));
@@ -107,7 +112,7 @@ impl Sessions {
     /// Returns a call of a holder whose deadline has passed.
     pub(in crate::queue) fn first_call_over(&self, now: Timestamp) -> Option<Ticket> {
         let (_, index) = self.waits.first().filter(|(deadline, _)| *deadline <= now)?;
-        self.get(*index)?.held()?.calls.first_deadline().map(|(_, ticket)| ticket)
+        self.get(*index)?.hold()?.calls.first_deadline().map(|(_, ticket)| ticket)
     }
 
     /// Returns a session whose lock has run out.
@@ -116,13 +121,13 @@ impl Sessions {
     }
 
     /// Locks a session for a receiver.
-    pub(in crate::queue::session) fn lock(&mut self, index: SessionIndex, held: Held) {
-        self.by_receiver.insert(held.receiver, index);
-        self.by_epoch.insert(held.epoch, index);
-        self.ends.insert((held.until, index));
-        self.link_count += usize::from(held.link.is_some());
+    pub(in crate::queue::session) fn lock(&mut self, index: SessionIndex, hold: SessionHold) {
+        self.by_receiver.insert(hold.receiver, index);
+        self.by_epoch.insert(hold.epoch, index);
+        self.ends.insert((hold.until, index));
+        self.link_count += usize::from(hold.link.is_some());
         if let Some(session) = self.get_mut(index) {
-            session.held = Some(Box::new(held));
+            session.hold = Some(Box::new(hold));
         }
         self.reindex(index);
     }
@@ -130,14 +135,14 @@ impl Sessions {
     /// Changes the end of a session lock for its holder.
     pub(in crate::queue::session) fn renew(&mut self, index: SessionIndex, until: Timestamp) {
         self.set_end(index, until);
-        if let Some(held) = self.held_mut(index) {
-            held.renewals = held.renewals.saturating_add(1);
+        if let Some(hold) = self.hold_mut(index) {
+            hold.renewals = hold.renewals.saturating_add(1);
         }
     }
 
     fn set_end(&mut self, index: SessionIndex, until: Timestamp) {
-        let Some(held) = self.held_mut(index) else { return };
-        let before = std::mem::replace(&mut held.until, until);
+        let Some(hold) = self.hold_mut(index) else { return };
+        let before = std::mem::replace(&mut hold.until, until);
         self.ends.remove(&(before, index));
         self.ends.insert((until, index));
     }
@@ -149,11 +154,11 @@ impl Sessions {
         index: SessionIndex,
         end: LinkEnd,
     ) -> bool {
-        let Some(held) = self.held_mut(index) else { return false };
-        if held.ended.is_some() {
+        let Some(hold) = self.hold_mut(index) else { return false };
+        if hold.ended.is_some() {
             return false;
         }
-        held.ended = Some(end);
+        hold.ended = Some(end);
         self.set_end(index, Timestamp::NONE);
         self.ending.insert(index);
         true
@@ -166,15 +171,15 @@ impl Sessions {
 
     /// Removes the hold of a session.
     pub(in crate::queue::session) fn unlock(&mut self, index: SessionIndex) {
-        let Some(held) = self.get_mut(index).and_then(|session| session.held.take()) else {
+        let Some(hold) = self.get_mut(index).and_then(|session| session.hold.take()) else {
             return;
         };
-        self.by_receiver.remove(&held.receiver);
-        self.by_epoch.remove(&held.epoch);
-        self.ends.remove(&(held.until, index));
+        self.by_receiver.remove(&hold.receiver);
+        self.by_epoch.remove(&hold.epoch);
+        self.ends.remove(&(hold.until, index));
         self.ending.remove(&index);
-        self.link_count -= usize::from(held.link.is_some());
-        for (ticket, call) in held.calls.iter() {
+        self.link_count -= usize::from(hold.link.is_some());
+        for (ticket, call) in hold.calls.iter() {
             self.by_call.remove(&ticket);
             self.waits.remove(&(call.deadline, index));
         }

@@ -27,7 +27,7 @@ impl Sessions {
     /// Removes a message from its session.
     pub(in crate::queue) fn remove(&mut self, sequence: SequenceNumber, state: SlotState) {
         let Some(index) = self.by_message.remove(&sequence) else { return };
-        self.end_rest(index, sequence);
+        self.unregister_delayed(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.members.remove(sequence);
             session.available.remove(sequence);
@@ -52,7 +52,7 @@ impl Sessions {
     /// Makes a message available to the holder.
     pub(in crate::queue) fn offer(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
-        self.end_rest(index, sequence);
+        self.unregister_delayed(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.returning.remove(sequence);
             session.available.insert(sequence);
@@ -63,7 +63,7 @@ impl Sessions {
     /// Makes a message unavailable to the holder.
     pub(in crate::queue) fn withdraw(&mut self, sequence: SequenceNumber) {
         let Some(index) = self.of(sequence) else { return };
-        self.end_rest(index, sequence);
+        self.unregister_delayed(index, sequence);
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
             session.returning.remove(sequence);
@@ -82,14 +82,14 @@ impl Sessions {
     }
 
     /// Makes a Delayed message unavailable, and later messages with it if `holds` (RTY-22, RTY-23).
-    pub(in crate::queue) fn rest(&mut self, sequence: SequenceNumber, holds: bool) {
+    pub(in crate::queue) fn register_delayed(&mut self, sequence: SequenceNumber, holds: bool) {
         let Some(index) = self.of(sequence) else { return };
-        let resting = self.resting.entry(index).or_default();
-        resting.all.insert(sequence);
+        let delayed = self.delayed.entry(index).or_default();
+        delayed.all.insert(sequence);
         if holds {
-            resting.holding.insert(sequence);
+            delayed.holding.insert(sequence);
         } else {
-            resting.holding.remove(sequence);
+            delayed.holding.remove(sequence);
         }
         if let Some(session) = self.get_mut(index) {
             session.available.remove(sequence);
@@ -99,36 +99,36 @@ impl Sessions {
     }
 
     /// Removes a message from the Delayed ones, if it is one.
-    fn end_rest(&mut self, index: SessionIndex, sequence: SequenceNumber) {
-        let Some(resting) = self.resting.get_mut(&index) else { return };
-        resting.all.remove(sequence);
-        resting.holding.remove(sequence);
-        if resting.all.is_empty() {
-            self.take_resting(index);
+    fn unregister_delayed(&mut self, index: SessionIndex, sequence: SequenceNumber) {
+        let Some(delayed) = self.delayed.get_mut(&index) else { return };
+        delayed.all.remove(sequence);
+        delayed.holding.remove(sequence);
+        if delayed.all.is_empty() {
+            self.take_delayed(index);
         }
     }
 
     /// Removes the Delayed messages of a session from the directory.
-    fn take_resting(&mut self, index: SessionIndex) -> SequenceSet {
-        let Some(resting) = self.resting.remove(&index) else { return SequenceSet::default() };
-        if let Some(found_by) = resting.found_by {
-            self.open_resting.remove(&found_by);
+    fn take_delayed(&mut self, index: SessionIndex) -> SequenceSet {
+        let Some(delayed) = self.delayed.remove(&index) else { return SequenceSet::default() };
+        if let Some(found_by) = delayed.found_by {
+            self.open_delayed.remove(&found_by);
         }
-        resting.all
+        delayed.all
     }
 
     /// Whether a message is Delayed and durable.
-    pub(in crate::queue) fn is_resting(&self, sequence: SequenceNumber) -> bool {
-        let resting = self.of(sequence).and_then(|index| self.resting.get(&index));
-        resting.is_some_and(|resting| resting.all.contains(sequence))
+    pub(in crate::queue) fn is_delayed(&self, sequence: SequenceNumber) -> bool {
+        let delayed = self.of(sequence).and_then(|index| self.delayed.get(&index));
+        delayed.is_some_and(|delayed| delayed.all.contains(sequence))
     }
 
     /// The durable Delayed messages of a session.
-    pub(in crate::queue::session) fn resting_in(
+    pub(in crate::queue::session) fn delayed_in(
         &self,
         index: SessionIndex,
     ) -> Option<&SequenceSet> {
-        self.resting.get(&index).map(|resting| &resting.all)
+        self.delayed.get(&index).map(|delayed| &delayed.all)
     }
 
     /// Whether a message can be handed out, apart from earlier messages of its session.
@@ -142,7 +142,7 @@ impl Sessions {
     /// expired (EXP-41, RTY-25). The Delayed ones no longer hold up later messages.
     pub(in crate::queue) fn expire_session(&mut self, cause: SequenceNumber) {
         let Some(index) = self.of(cause) else { return };
-        let mut delayed = self.take_resting(index);
+        let mut delayed = self.take_delayed(index);
         let Some(session) = self.get_mut(index) else { return };
         let mut others = std::mem::take(&mut session.available);
         others.remove(cause);

@@ -9,7 +9,7 @@ use peeklock_words::amqp::code;
 
 use super::pieces::Pieces;
 use super::plan::{ManagementAnswer, OperationPlan, RequestData};
-use super::{Question, Refusal, key, unexpected};
+use super::{ManagementRequest, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::OutcomeKind;
 use crate::server::settlement::properties;
@@ -18,13 +18,13 @@ use crate::server::work::ReplyAddress;
 impl Conversation {
     pub(super) async fn plan_renew_lock(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let tokens = question.body.tokens()?;
-        let entity = self.managed_entity(question, Action::RenewLock).await?;
+        let tokens = management.body.tokens()?;
+        let entity = self.managed_entity(management, Action::RenewLock).await?;
         let commands = tokens.iter().map(|token| Command::RenewLock { token: *token }).collect();
         let memo =
-            RequestData { tokens, link: self.session_link(question)?, ..RequestData::default() };
+            RequestData { tokens, link: self.session_link(management)?, ..RequestData::default() };
         Ok(OperationPlan::Commands { entity, commands, read: Self::locks_renewed, memo })
     }
 
@@ -53,16 +53,16 @@ impl Conversation {
 
     pub(super) async fn plan_settle(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let mut tokens = question.body.tokens()?;
-        let settlement = self.settlement_of(question)?;
-        let entity = self.managed_entity(question, Action::Settle).await?;
+        let mut tokens = management.body.tokens()?;
+        let settlement = self.settlement_of(management)?;
+        let entity = self.managed_entity(management, Action::Settle).await?;
         let kind = OutcomeKind::of(&settlement);
-        if question.request.transaction.is_none() {
+        if management.request.transaction.is_none() {
             // An earlier settlement with the same outcome is not repeated: the client did not see
             // the answer (AMQP-62).
-            let outcomes = self.site.outcomes();
+            let outcomes = self.listener.outcomes();
             tokens.retain(|token| !outcomes.has(*token, kind));
             if tokens.is_empty() {
                 return Ok(OperationPlan::in_background(async { Ok(ManagementAnswer::Done) }));
@@ -70,13 +70,13 @@ impl Conversation {
         }
         let settle = |token| Command::Settle { token, settlement: settlement.clone() };
         let commands = tokens.iter().copied().map(settle).collect();
-        let link = self.session_link(question)?;
+        let link = self.session_link(management)?;
         let memo = RequestData { tokens, kind: Some(kind), link, ..RequestData::default() };
         Ok(OperationPlan::Commands { entity, commands, read: Self::settled_by_token, memo })
     }
 
-    fn settlement_of(&self, question: &Question<'_>) -> Result<Settlement, Rejection> {
-        let body = &question.body;
+    fn settlement_of(&self, management: &ManagementRequest<'_>) -> Result<Settlement, Rejection> {
+        let body = &management.body;
         let map = body.map("properties-to-modify")?;
         let changes = properties(map.as_ref())?;
         let plain = |what: &str, settlement: Settlement| {

@@ -7,14 +7,14 @@ use peeklock_core::command::{Command, Outcome, ReceiveMode, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
-use peeklock_link::{Role, numbered_bytes};
+use peeklock_link::{LinkRole, numbered_bytes};
 use peeklock_words::amqp::{code, write};
 
 use super::super::Node;
 use super::body::ITEM_COUNT_MAX;
 use super::pieces::Pieces;
 use super::plan::{ManagementAnswer, OperationPlan, RequestData};
-use super::{Question, Refusal, key, unexpected};
+use super::{ManagementRequest, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::deliver::{MessageForm, encoded, unreadable};
 use crate::server::work::ReplyAddress;
@@ -25,9 +25,9 @@ const ITEM_BYTES: usize = 32;
 impl Conversation {
     pub(super) async fn plan_peek(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let body = &question.body;
+        let body = &management.body;
         let from = body.integer("from-sequence-number")?.unwrap_or(0);
         let from = SequenceNumber(u64::try_from(from).unwrap_or(0));
         let count_max = body.count("message-count")?.unwrap_or(1);
@@ -39,7 +39,7 @@ impl Conversation {
             without_bodies: body.flag("omit-message-body")?,
             ..RequestData::default()
         };
-        let entity = self.managed_entity(question, Action::Peek).await?;
+        let entity = self.managed_entity(management, Action::Peek).await?;
         Ok(OperationPlan::Commands { entity, commands: vec![command], read: Self::peeked, memo })
     }
 
@@ -81,10 +81,10 @@ impl Conversation {
 
     pub(super) async fn plan_receive_deferred(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let sequences = question.body.sequences(ITEM_COUNT_MAX)?;
-        let asked = match question.body.integer("receiver-settle-mode")? {
+        let sequences = management.body.sequences(ITEM_COUNT_MAX)?;
+        let asked = match management.body.integer("receiver-settle-mode")? {
             Some(0) => Some(ReceiveMode::ReceiveAndDelete),
             Some(1) => Some(ReceiveMode::PeekLock),
             None => None,
@@ -93,11 +93,11 @@ impl Conversation {
                 return Err(Rejection::out_of_range(detail).into());
             }
         };
-        let entity = self.managed_entity(question, Action::ReceiveDeferred).await?;
-        let session = self.session_link(question)?;
+        let entity = self.managed_entity(management, Action::ReceiveDeferred).await?;
+        let session = self.session_link(management)?;
         let link = match session {
             Some(link) => link,
-            None => self.holder(question, &entity),
+            None => self.holder(management, &entity),
         };
         let Some(at) = self.engine.links.get(link) else {
             return Err(Rejection::internal("link no longer exists").into());
@@ -131,7 +131,7 @@ impl Conversation {
     fn room_to_take(&self, count: usize) -> Result<Permit, Rejection> {
         let bytes = numbered_bytes(count, self.engine.broker.settings().limits.deferred_bytes_max);
         let is_free = self.engine.account.held_bytes() <= self.engine.account.bytes_max() / 2;
-        let room = if is_free { self.removal_budget.try_take(bytes) } else { None };
+        let room = if is_free { self.deletion_budget.try_take(bytes) } else { None };
         room.ok_or_else(|| {
             Rejection::server_busy(
                 "the client has not read earlier messages, up to `amqp.outbound_bytes_max`, so \
@@ -142,8 +142,12 @@ impl Conversation {
 
     /// Returns the link whose end ends the locks: the link that the request names, or else a link
     /// of the management node.
-    fn holder(&mut self, question: &Question<'_>, entity: &peeklock_core::Entity) -> u32 {
-        let associated = question.request.text("associated-link-name");
+    fn holder(
+        &mut self,
+        management: &ManagementRequest<'_>,
+        entity: &peeklock_core::Entity,
+    ) -> u32 {
+        let associated = management.request.text("associated-link-name");
         let named = associated.and_then(|name| {
             self.nodes.values().find_map(|node| match node {
                 Node::Receiver(receiver) if *receiver.name == *name => Some(receiver.number),
@@ -154,22 +158,22 @@ impl Conversation {
             self.engine.links.get(*number).is_some_and(|link| {
                 link.is_open()
                     && link.session().is_none()
-                    && link.path.eq_ignore_ascii_case(question.path)
+                    && link.path.eq_ignore_ascii_case(management.path)
             })
         };
         if let Some(number) = named.filter(is_here) {
             return number;
         }
-        if let Some(Node::Requests(requests)) = self.nodes.get(&question.link)
+        if let Some(Node::Requests(requests)) = self.nodes.get(&management.link)
             && let Some(number) = requests.manager().and_then(|manager| manager.holder)
         {
             return number;
         }
-        let number = self.number(question.link);
+        let number = self.number(management.link);
         let path = entity.path().into();
         let mode = ReceiveMode::PeekLock;
-        self.engine.links.attach(number, entity.clone(), path, Role::Receiver, mode);
-        if let Some(Node::Requests(requests)) = self.nodes.get_mut(&question.link)
+        self.engine.links.attach(number, entity.clone(), path, LinkRole::Receiver, mode);
+        if let Some(Node::Requests(requests)) = self.nodes.get_mut(&management.link)
             && let Some(manager) = requests.manager_mut()
         {
             manager.holder = Some(number);
@@ -215,14 +219,14 @@ impl Conversation {
 
     pub(super) async fn plan_delete_batch(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let count_max = question.body.count("message-count")?;
+        let count_max = management.body.count("message-count")?;
         let count_max =
             count_max.ok_or_else(|| Rejection::argument("`message-count` is missing"))?;
-        let enqueued_before = question.body.instant("enqueued-time-utc")?;
-        let entity = self.managed_entity(question, Action::DeleteBatch).await?;
-        let link = self.session_link(question)?;
+        let enqueued_before = management.body.instant("enqueued-time-utc")?;
+        let entity = self.managed_entity(management, Action::DeleteBatch).await?;
+        let link = self.session_link(management)?;
         let command = match link.and_then(|link| self.engine.links.get(link)) {
             Some(link) => {
                 link.in_session(SessionCommand::DeleteBatch { count_max, enqueued_before })

@@ -34,18 +34,20 @@ use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::transaction::{Operation, TransactionId};
 use peeklock_link::pending::correlation;
-use peeklock_link::{FinishedWork, Protocol as _, RunningWork, Size};
+use peeklock_link::{FinishedWork, Protocol as _, ResultSize, RunningWork};
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{code, descriptor};
 
 use self::body::Body;
 #[cfg(feature = "testing")]
 pub use self::decode_all::decode_all;
-use self::operation::Operation as Requested;
+use self::operation::ManagementOperation;
 #[cfg(feature = "testing")]
 pub use self::operation::operations;
 use self::pieces::Pieces;
-pub(in crate::server) use self::plan::{Answered, ManagementAnswer, PendingManagement, Plan};
+pub(in crate::server) use self::plan::{
+    CommandPlan, ManagementAnswer, ManagementResult, PendingManagement,
+};
 use self::plan::{OperationPlan, RequestData};
 use super::reply::{Names, Reply, head};
 use super::{Node, NodeRequest};
@@ -53,7 +55,7 @@ use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::is_lock_lost;
-use crate::server::work::{PendingAnswer, ReplyAddress, Work};
+use crate::server::work::{PendingAnswer, PermittedWork, ReplyAddress};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
 /// Maximum size of a request without contents, in bytes; it is enough for the maximum number of
@@ -65,7 +67,7 @@ const OK: i32 = 200;
 const NOTHING: i32 = 204;
 
 /// A request with its context, for the file of its operation.
-struct Question<'a> {
+struct ManagementRequest<'a> {
     path: &'a Arc<str>,
     request: &'a NodeRequest,
     body: Body,
@@ -88,11 +90,11 @@ impl Conversation {
         match self.plan(link, &path, request).await {
             Ok(OperationPlan::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
-                let plan = Plan { reply_address, entity, commands, read, memo, transaction };
-                self.when_room(Work::Request(Box::new(plan))).await;
+                let plan = CommandPlan { reply_address, entity, commands, read, memo, transaction };
+                self.when_room(PermittedWork::Request(Box::new(plan))).await;
             }
             Ok(OperationPlan::InBackground(asking)) => {
-                self.when_room(Work::RequestInBackground(reply_address, asking)).await;
+                self.when_room(PermittedWork::RequestInBackground(reply_address, asking)).await;
             }
             Err(error) => self.answer_managed(reply_address, Err(error)),
         }
@@ -122,7 +124,7 @@ impl Conversation {
     ) -> Result<OperationPlan, AmqpError> {
         let name = request.text("operation").unwrap_or_default();
         let bytes = request.bytes();
-        let refused = match Requested::parse(&name) {
+        let refused = match ManagementOperation::parse(&name) {
             Some(operation) if bytes > REQUEST_BYTES_MAX && !operation.takes_contents() => {
                 let what = "this kind of request can only schedule messages or set a session's \
                     state";
@@ -130,8 +132,8 @@ impl Conversation {
             }
             Some(operation) => match Body::read(request.body()) {
                 Ok(body) => {
-                    let question = Question { path, request, body, link };
-                    match self.plan_operation(operation, &question).await {
+                    let management = ManagementRequest { path, request, body, link };
+                    match self.plan_operation(operation, &management).await {
                         Ok(planned) => return Ok(planned),
                         Err(refusal) => refusal,
                     }
@@ -149,15 +151,15 @@ impl Conversation {
     /// Returns the entity of a management node, for an action.
     async fn managed_entity(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
         action: Action,
     ) -> Result<Entity, Refusal> {
-        let found = self.access_at(question.path).entity(question.path, action).await;
+        let found = self.access_at(management.path).entity(management.path, action).await;
         found.map_err(|error| Refusal::Known(crate::server::error::of(&error)))
     }
 
     /// Hands the commands of a request to their entity; each is answered separately.
-    pub(in crate::server) async fn submit_plan(&mut self, plan: Plan, permit: Permit) {
+    pub(in crate::server) async fn submit_plan(&mut self, plan: CommandPlan, permit: Permit) {
         let open = |link: &u32| self.engine.links.get(*link).filter(|link| link.is_open());
         let link = plan.memo.link.filter(|link| open(link).is_some());
         let is_outside = plan.commands.iter().all(Operation::is_outside);
@@ -167,7 +169,7 @@ impl Conversation {
             return self.join_planned(id, session, entity, plan, permit).await;
         }
         let is_large = plan.cost().1 > Account::LARGE_BYTES;
-        let Plan { reply_address, entity, commands, read, memo, .. } = plan;
+        let CommandPlan { reply_address, entity, commands, read, memo, .. } = plan;
         let Some(reply_address) = self.unless_expired(reply_address) else { return };
         let takes = memo.room.is_some();
         self.inflow.large_count += usize::from(is_large);
@@ -203,17 +205,17 @@ impl Conversation {
         id: TransactionId,
         session: SessionId,
         entity: Entity,
-        plan: Plan,
+        plan: CommandPlan,
         permit: Permit,
     ) {
-        let Plan { reply_address, commands, read, memo, .. } = plan;
+        let CommandPlan { reply_address, commands, read, memo, .. } = plan;
         let Some(reply_address) = self.unless_expired(reply_address) else { return };
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
         for command in commands {
             match self.issue(id, session, &entity, command).await {
-                Ok(question) => {
-                    checks.push((question.entity, question.command));
-                    issued.push(question.issued);
+                Ok(management) => {
+                    checks.push((management.entity, management.command));
+                    issued.push(management.issued);
                 }
                 Err(rejection) => {
                     // Dropping the issued parts leaves them out of the transaction.
@@ -266,7 +268,7 @@ impl Conversation {
             _ => None,
         };
         match settles {
-            Some((token, kind)) if self.site.outcomes().has(token, kind) => Ok(Outcome::Done),
+            Some((token, kind)) if self.listener.outcomes().has(token, kind) => Ok(Outcome::Done),
             _ => result,
         }
     }
@@ -318,7 +320,7 @@ impl Conversation {
             }
         }
         let taken_count = outcomes.iter().flatten().map(taken_count).sum();
-        let removed = self.outflow.lost.guard(taken_count);
+        let deleted = self.outflow.lost.guard(taken_count);
         let answer = match failure {
             // Commands that were carried out stay so.
             Some(rejection) => {
@@ -329,9 +331,9 @@ impl Conversation {
         };
         let answer = answer.map_err(|rejection| self.refuse(rejection, &path));
         // A refusal contains none of the messages.
-        let removed = removed.filter(|_| answer.is_ok());
+        let deleted = deleted.filter(|_| answer.is_ok());
         let pieces = reply_of(&reply_address, answer);
-        self.reply(reply_address, Reply { pieces, removed });
+        self.reply(reply_address, Reply { pieces, deleted });
         // Released only now: the reply is already counted, and takes over its room.
         self.engine.account.release(held_bytes);
     }
@@ -340,7 +342,7 @@ impl Conversation {
     pub(in crate::server) fn run_in_background(
         &mut self,
         reply_address: ReplyAddress,
-        asking: RunningWork<Answered>,
+        asking: RunningWork<ManagementResult>,
         permit: Permit,
     ) {
         let Some(reply_address) = self.unless_expired(reply_address) else { return };
@@ -352,12 +354,15 @@ impl Conversation {
             paid,
             PendingAnswer::InBackground(reply_address),
         );
-        self.engine.background.push(Size::Long, slot, permit, Box::new(|| asking));
+        self.engine.background.push(ResultSize::Long, slot, permit, Box::new(|| asking));
         self.start_background();
     }
 
     /// Sends the reply of a request that was carried out in the background.
-    pub(in crate::server) fn answer_background(&mut self, finished: FinishedWork<Answered>) {
+    pub(in crate::server) fn answer_background(
+        &mut self,
+        finished: FinishedWork<ManagementResult>,
+    ) {
         let mut held_bytes = 0;
         if let Some((bytes, room)) = finished.room {
             self.engine.account.hold_paid(bytes, room);

@@ -2,12 +2,12 @@
 //! and an arm below.
 
 use super::plan::OperationPlan;
-use super::{Question, Refusal};
+use super::{ManagementRequest, Refusal};
 use crate::server::conversation::Conversation;
 
 /// An operation (AMQP-82).
 #[derive(Clone, Copy)]
-pub(super) enum Operation {
+pub(super) enum ManagementOperation {
     RenewLock,
     Peek,
     Schedule,
@@ -27,21 +27,21 @@ pub(super) enum Operation {
 /// Prefix of the names.
 const PREFIX: &str = "com.microsoft:";
 /// All operations, by name without the prefix.
-const OPERATIONS: [(&str, Operation); 14] = [
-    ("renew-lock", Operation::RenewLock),
-    ("peek-message", Operation::Peek),
-    ("schedule-message", Operation::Schedule),
-    ("cancel-scheduled-message", Operation::CancelScheduled),
-    ("receive-by-sequence-number", Operation::ReceiveDeferred),
-    ("update-disposition", Operation::Settle),
-    ("renew-session-lock", Operation::RenewSession),
-    ("get-session-state", Operation::SessionState),
-    ("set-session-state", Operation::SetSessionState),
-    ("get-message-sessions", Operation::ListSessions),
-    ("add-rule", Operation::AddRule),
-    ("remove-rule", Operation::RemoveRule),
-    ("enumerate-rules", Operation::ListRules),
-    ("batch-delete-messages", Operation::DeleteBatch),
+const OPERATIONS: [(&str, ManagementOperation); 14] = [
+    ("renew-lock", ManagementOperation::RenewLock),
+    ("peek-message", ManagementOperation::Peek),
+    ("schedule-message", ManagementOperation::Schedule),
+    ("cancel-scheduled-message", ManagementOperation::CancelScheduled),
+    ("receive-by-sequence-number", ManagementOperation::ReceiveDeferred),
+    ("update-disposition", ManagementOperation::Settle),
+    ("renew-session-lock", ManagementOperation::RenewSession),
+    ("get-session-state", ManagementOperation::SessionState),
+    ("set-session-state", ManagementOperation::SetSessionState),
+    ("get-message-sessions", ManagementOperation::ListSessions),
+    ("add-rule", ManagementOperation::AddRule),
+    ("remove-rule", ManagementOperation::RemoveRule),
+    ("enumerate-rules", ManagementOperation::ListRules),
+    ("batch-delete-messages", ManagementOperation::DeleteBatch),
 ];
 
 /// Names of the operations of a management node (AMQP-82).
@@ -50,7 +50,7 @@ pub fn operations() -> impl Iterator<Item = String> {
     OPERATIONS.iter().map(|(name, _)| format!("{PREFIX}{name}"))
 }
 
-impl Operation {
+impl ManagementOperation {
     /// Returns whether requests of the operation carry contents, so that they may be as large as
     /// messages of the entity.
     pub(super) const fn takes_contents(self) -> bool {
@@ -68,24 +68,24 @@ impl Conversation {
     /// Returns the plan of a request; each operation has an arm.
     pub(super) async fn plan_operation(
         &mut self,
-        operation: Operation,
-        question: &Question<'_>,
+        operation: ManagementOperation,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
         match operation {
-            Operation::RenewLock => self.plan_renew_lock(question).await,
-            Operation::Peek => self.plan_peek(question).await,
-            Operation::Schedule => self.plan_schedule(question).await,
-            Operation::CancelScheduled => self.plan_cancel_scheduled(question).await,
-            Operation::ReceiveDeferred => self.plan_receive_deferred(question).await,
-            Operation::Settle => self.plan_settle(question).await,
-            Operation::RenewSession => self.plan_renew_session(question).await,
-            Operation::SessionState => self.plan_session_state(question).await,
-            Operation::SetSessionState => self.plan_set_session_state(question).await,
-            Operation::ListSessions => self.plan_list_sessions(question).await,
-            Operation::AddRule => self.plan_add_rule(question),
-            Operation::RemoveRule => self.plan_remove_rule(question),
-            Operation::ListRules => self.plan_list_rules(question),
-            Operation::DeleteBatch => self.plan_delete_batch(question).await,
+            ManagementOperation::RenewLock => self.plan_renew_lock(management).await,
+            ManagementOperation::Peek => self.plan_peek(management).await,
+            ManagementOperation::Schedule => self.plan_schedule(management).await,
+            ManagementOperation::CancelScheduled => self.plan_cancel_scheduled(management).await,
+            ManagementOperation::ReceiveDeferred => self.plan_receive_deferred(management).await,
+            ManagementOperation::Settle => self.plan_settle(management).await,
+            ManagementOperation::RenewSession => self.plan_renew_session(management).await,
+            ManagementOperation::SessionState => self.plan_session_state(management).await,
+            ManagementOperation::SetSessionState => self.plan_set_session_state(management).await,
+            ManagementOperation::ListSessions => self.plan_list_sessions(management).await,
+            ManagementOperation::AddRule => self.plan_add_rule(management),
+            ManagementOperation::RemoveRule => self.plan_remove_rule(management),
+            ManagementOperation::ListRules => self.plan_list_rules(management),
+            ManagementOperation::DeleteBatch => self.plan_delete_batch(management).await,
         }
     }
 }

@@ -18,18 +18,20 @@ use crate::server::work::ReplyAddress;
 /// Plan of an operation: commands to the entity, or background work.
 pub(super) enum OperationPlan {
     Commands { entity: Entity, commands: Vec<Command>, read: MakeReply, memo: RequestData },
-    InBackground(RunningWork<Answered>),
+    InBackground(RunningWork<ManagementResult>),
 }
 
 impl OperationPlan {
     /// Makes a plan of background work, with a small answer.
-    pub(super) fn in_background(asking: impl Future<Output = Answered> + Send + 'static) -> Self {
+    pub(super) fn in_background(
+        asking: impl Future<Output = ManagementResult> + Send + 'static,
+    ) -> Self {
         Self::InBackground(Box::pin(async move { (None, asking.await) }))
     }
 }
 
 /// Plan of a request: its commands, and the function that makes the reply from their outcomes.
-pub(in crate::server) struct Plan {
+pub(in crate::server) struct CommandPlan {
     pub(super) reply_address: ReplyAddress,
     pub(super) entity: Entity,
     pub(super) commands: Vec<Command>,
@@ -39,7 +41,7 @@ pub(in crate::server) struct Plan {
     pub(super) transaction: Option<(TransactionId, SessionId)>,
 }
 
-impl Plan {
+impl CommandPlan {
     /// Number of commands, and their bytes.
     pub(in crate::server) fn cost(&self) -> (u64, u64) {
         self.commands.iter().map(Command::cost).fold((0, 0), |(count, bytes), cost| {
@@ -112,4 +114,4 @@ impl ManagementAnswer {
 }
 
 /// Result of a request that is carried out in the background.
-pub(in crate::server) type Answered = Result<ManagementAnswer, BrokerError>;
+pub(in crate::server) type ManagementResult = Result<ManagementAnswer, BrokerError>;

@@ -15,22 +15,22 @@ use peeklock_words::amqp::{Scalar, code};
 use super::body::Body;
 use super::pieces::Pieces;
 use super::plan::{ManagementAnswer, OperationPlan};
-use super::{Question, Refusal, key};
+use super::{ManagementRequest, Refusal, key};
 use crate::codec::value::Map;
 use crate::server::conversation::Conversation;
 
 impl Conversation {
     pub(super) fn plan_add_rule(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let name = question.body.required_text("rule-name")?;
-        let Some(map) = question.body.map("rule-description")? else {
+        let name = management.body.required_text("rule-name")?;
+        let Some(map) = management.body.map("rule-description")? else {
             return Err(Rejection::argument("`rule-description` is missing").into());
         };
         let count_max = self.engine.broker.settings().limits.rule_property_count_max;
         let rule = rule(name, &Body::of_map(map), count_max)?;
-        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        let (access, path) = (self.access_at(management.path), Arc::clone(management.path));
         Ok(OperationPlan::in_background(async move {
             access.manage(&path, Management::CreateOwnRule(Box::new(rule))).await?;
             Ok(ManagementAnswer::Done)
@@ -39,10 +39,10 @@ impl Conversation {
 
     pub(super) fn plan_remove_rule(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let name = question.body.required_text("rule-name")?;
-        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        let name = management.body.required_text("rule-name")?;
+        let (access, path) = (self.access_at(management.path), Arc::clone(management.path));
         Ok(OperationPlan::in_background(async move {
             access.manage(&path, Management::DeleteOwnRule(name.into())).await?;
             Ok(ManagementAnswer::Done)
@@ -53,13 +53,13 @@ impl Conversation {
     /// pages.
     pub(super) fn plan_list_rules(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
         let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-        let skip = count(question.body.count("skip")?.unwrap_or(0));
-        let top = count(question.body.count("top")?.unwrap_or(u32::MAX));
+        let skip = count(management.body.count("skip")?.unwrap_or(0));
+        let top = count(management.body.count("top")?.unwrap_or(u32::MAX));
         let page = self.engine.broker.settings().limits.list_count_max.max(1);
-        let (access, path) = (self.access_at(question.path), Arc::clone(question.path));
+        let (access, path) = (self.access_at(management.path), Arc::clone(management.path));
         let broker = self.engine.broker.clone();
         Ok(OperationPlan::InBackground(Box::pin(async move {
             let rules = Management::Rules(Page { skip, top: Some(top) });

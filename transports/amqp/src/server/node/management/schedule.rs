@@ -11,7 +11,7 @@ use peeklock_words::amqp::{Scalar, code};
 use super::body::Body;
 use super::pieces::Pieces;
 use super::plan::{ManagementAnswer, OperationPlan, RequestData};
-use super::{Question, Refusal, key, unexpected};
+use super::{ManagementRequest, Refusal, key, unexpected};
 use crate::message::BATCH_COUNT_MAX;
 use crate::server::conversation::Conversation;
 use crate::server::work::ReplyAddress;
@@ -19,12 +19,12 @@ use crate::server::work::ReplyAddress;
 impl Conversation {
     pub(super) async fn plan_schedule(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let maps = question.body.maps("messages")?;
+        let maps = management.body.maps("messages")?;
         let messages =
             maps.iter().map(|map| self.message_in(map)).collect::<Result<Vec<_>, _>>()?;
-        let entity = self.managed_entity(question, Action::Send).await?;
+        let entity = self.managed_entity(management, Action::Send).await?;
         let count = messages.len();
         let command = match <[InboundMessage; 1]>::try_from(messages) {
             Ok([message]) => Command::Send { message },
@@ -65,11 +65,11 @@ impl Conversation {
 
     pub(super) async fn plan_cancel_scheduled(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
         // The maximum number of messages that a request can schedule.
-        let sequences = question.body.sequences(BATCH_COUNT_MAX)?;
-        let entity = self.managed_entity(question, Action::CancelScheduled).await?;
+        let sequences = management.body.sequences(BATCH_COUNT_MAX)?;
+        let entity = self.managed_entity(management, Action::CancelScheduled).await?;
         let commands = vec![Command::CancelScheduled { sequences }];
         Ok(OperationPlan::Commands {
             entity,

@@ -11,19 +11,22 @@ use peeklock_words::amqp::{Scalar, code};
 use super::super::Node;
 use super::pieces::Pieces;
 use super::plan::{MakeReply, ManagementAnswer, OperationPlan, RequestData};
-use super::{Question, Refusal, key, unexpected};
+use super::{ManagementRequest, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
 use crate::server::work::ReplyAddress;
 
 impl Conversation {
     /// Returns the receiving link of this connection for a request about a session: the link that
     /// the request names, or else the link that holds the session (AMQP-89).
-    pub(super) fn session_link(&self, question: &Question<'_>) -> Result<Option<u32>, Rejection> {
-        let session = question.body.text("session-id")?;
-        let associated = question.request.text("associated-link-name");
+    pub(super) fn session_link(
+        &self,
+        management: &ManagementRequest<'_>,
+    ) -> Result<Option<u32>, Rejection> {
+        let session = management.body.text("session-id")?;
+        let associated = management.request.text("associated-link-name");
         let of = |number: u32| self.engine.links.get(number).filter(|link| link.is_open());
         let here = |number: u32| {
-            of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(question.path))
+            of(number).is_some_and(|link| link.path.eq_ignore_ascii_case(management.path))
         };
         let receivers = || {
             self.nodes.values().filter_map(|node| match node {
@@ -51,9 +54,9 @@ impl Conversation {
     }
 
     /// Returns that link for a request that only the holder may send (AMQP-89).
-    fn held_session(&self, question: &Question<'_>) -> Result<u32, Rejection> {
-        let session = question.body.required_text("session-id")?;
-        self.session_link(question)?.ok_or_else(|| {
+    fn held_session(&self, management: &ManagementRequest<'_>) -> Result<u32, Rejection> {
+        let session = management.body.required_text("session-id")?;
+        self.session_link(management)?.ok_or_else(|| {
             Rejection::session_lock_lost(format!(
                 "session `{session:.128}` is not held by this connection"
             ))
@@ -62,25 +65,25 @@ impl Conversation {
 
     pub(super) async fn plan_renew_session(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        self.plan_of_holder(question, SessionCommand::Renew, Self::session_renewed).await
+        self.plan_of_holder(management, SessionCommand::Renew, Self::session_renewed).await
     }
 
     pub(super) async fn plan_session_state(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        self.plan_of_holder(question, SessionCommand::GetState, Self::session_state).await
+        self.plan_of_holder(management, SessionCommand::GetState, Self::session_state).await
     }
 
     /// Plans a new session state. Null clears the state, and so does an empty value, since some
     /// clients cannot send null.
     pub(super) async fn plan_set_session_state(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let state = match question.body.get("session-state") {
+        let state = match management.body.get("session-state") {
             None => None,
             Some(value) => match value.scalar() {
                 Ok(Scalar::Binary([])) => None,
@@ -88,17 +91,17 @@ impl Conversation {
                 _ => return Err(Rejection::argument("`session-state` must be binary").into()),
             },
         };
-        self.plan_of_holder(question, SessionCommand::SetState { state }, Self::done).await
+        self.plan_of_holder(management, SessionCommand::SetState { state }, Self::done).await
     }
 
     async fn plan_of_holder(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
         command: SessionCommand,
         read: MakeReply,
     ) -> Result<OperationPlan, Refusal> {
-        let entity = self.managed_entity(question, Action::HoldSession).await?;
-        let number = self.held_session(question)?;
+        let entity = self.managed_entity(management, Action::HoldSession).await?;
+        let number = self.held_session(management)?;
         let Some(link) = self.engine.links.get(number) else {
             return Err(Rejection::session_lock_lost("link of the session no longer exists").into());
         };
@@ -148,26 +151,26 @@ impl Conversation {
 
     pub(super) async fn plan_list_sessions(
         &mut self,
-        question: &Question<'_>,
+        management: &ManagementRequest<'_>,
     ) -> Result<OperationPlan, Refusal> {
-        let body = &question.body;
+        let body = &management.body;
         let which = match body.instant("last-updated-time")? {
             Some(at) if at.unix_ms() < ACTIVE_FROM_MS => SessionFilter::StateSetAfter(at),
             Some(_) | None => SessionFilter::StateSetAfter(Timestamp::NEVER),
         };
         let skip = body.count("skip")?.unwrap_or(0);
         let top = body.count("top")?.unwrap_or(u32::MAX);
-        let behind = body.text("last-session-id")?;
-        if behind.as_ref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {
+        let after = body.text("last-session-id")?;
+        if after.as_ref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {
             let text = format!("`last-session-id` has more than {NAME_CHARS_MAX} characters");
             return Err(Rejection::argument(text).into());
         }
         // The list continues after a name, even if sessions before it are gone. `skip` is then only
         // used for the answer.
-        let left_out = if behind.is_some() { 0 } else { skip };
-        let behind = behind.map(String::into_boxed_str);
-        let command = Command::ListSessions { which, after: behind, skip: left_out.into(), top };
-        let entity = self.managed_entity(question, Action::ListSessions).await?;
+        let left_out = if after.is_some() { 0 } else { skip };
+        let after = after.map(String::into_boxed_str);
+        let command = Command::ListSessions { which, after, skip: left_out.into(), top };
+        let entity = self.managed_entity(management, Action::ListSessions).await?;
         Ok(OperationPlan::in_background(async move {
             let Outcome::Sessions(names) = entity.call(command).await? else {
                 return Err(entity.refuse(unexpected()));

@@ -11,7 +11,7 @@ pub(super) struct LossCounter(Arc<AtomicU64>);
 
 /// Messages that are no longer stored. They travel with the delivery or reply that contains them,
 /// and count as lost if it is dropped before the operating system has its last byte.
-pub(super) struct RemovedMessages {
+pub(super) struct DeletedMessages {
     count: u64,
     lost: Arc<AtomicU64>,
 }
@@ -19,12 +19,12 @@ pub(super) struct RemovedMessages {
 /// Deleted messages whose bytes are all in the output buffer, or were written and are not flushed
 /// yet. Each has the position of its last byte in the output of the connection.
 #[derive(Default)]
-pub(super) struct UnflushedRemovals(VecDeque<(u64, RemovedMessages)>);
+pub(super) struct UnflushedDeletions(VecDeque<(u64, DeletedMessages)>);
 
 impl LossCounter {
     /// Returns a guard for `count` deleted messages; `None` for 0.
-    pub(super) fn guard(&self, count: u64) -> Option<RemovedMessages> {
-        (count > 0).then(|| RemovedMessages { count, lost: Arc::clone(&self.0) })
+    pub(super) fn guard(&self, count: u64) -> Option<DeletedMessages> {
+        (count > 0).then(|| DeletedMessages { count, lost: Arc::clone(&self.0) })
     }
 
     /// Number of messages lost until now.
@@ -33,23 +33,23 @@ impl LossCounter {
     }
 }
 
-impl RemovedMessages {
+impl DeletedMessages {
     /// Records that the operating system has all bytes of the messages.
     fn written(mut self) {
         self.count = 0;
     }
 }
 
-impl Drop for RemovedMessages {
+impl Drop for DeletedMessages {
     fn drop(&mut self) {
         self.lost.fetch_add(self.count, Ordering::Relaxed);
     }
 }
 
-impl UnflushedRemovals {
+impl UnflushedDeletions {
     /// Adds messages whose last byte is at position `end` of the connection's output.
-    pub(super) fn put(&mut self, removed: Option<RemovedMessages>, end: u64) {
-        self.0.extend(removed.map(|removed| (end, removed)));
+    pub(super) fn put(&mut self, deleted: Option<DeletedMessages>, end: u64) {
+        self.0.extend(deleted.map(|deleted| (end, deleted)));
     }
 
     /// Returns whether some messages end within the first `bytes` bytes.
@@ -59,8 +59,8 @@ impl UnflushedRemovals {
 
     /// Records that the operating system has the first `bytes` bytes.
     pub(super) fn flushed(&mut self, bytes: u64) {
-        while let Some((_, removed)) = self.0.pop_front_if(|(end, _)| *end <= bytes) {
-            removed.written();
+        while let Some((_, deleted)) = self.0.pop_front_if(|(end, _)| *end <= bytes) {
+            deleted.written();
         }
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     fn removed_messages_are_lost_unless_flushed() {
         let lost = LossCounter::default();
         assert!(lost.guard(0).is_none());
-        let mut leaving = UnflushedRemovals::default();
+        let mut leaving = UnflushedDeletions::default();
         for (count, end) in [(1, 10), (2, 20), (4, 30)] {
             leaving.put(lost.guard(count), end);
         }

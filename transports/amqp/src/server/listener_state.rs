@@ -16,8 +16,7 @@ use peeklock_listen::{Strangers, Tracker};
 use super::config::AmqpConfig;
 use super::outcomes::Outcomes;
 
-/// A listener: its broker, its settings and its connections. Fields and variables of this type are
-/// called `site`.
+/// A listener: its broker, its settings and its connections.
 pub(super) struct ListenerState {
     pub(super) broker: Broker,
     pub(super) config: AmqpConfig,
@@ -95,7 +94,7 @@ impl SharedLinks {
 
 /// Quota of a connection, and its part of the shared pool. The part returns to the pool on drop.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct ConnectionQuota {
     shared: Arc<SharedLinks>,
     /// Number of links, and of tokens, in the own quota.
     own_count: usize,
@@ -104,7 +103,7 @@ pub(super) struct Share {
     taken: usize,
 }
 
-impl Share {
+impl ConnectionQuota {
     /// Makes the share of a connection that may have at most `link_count_max` links.
     pub(super) fn new(shared: Arc<SharedLinks>, link_count_max: usize) -> Self {
         let own_count = link_count_max.min(OWN_COUNT);
@@ -150,7 +149,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ConnectionQuota {
     fn drop(&mut self) {
         self.shared.give_back(self.taken);
     }
@@ -166,7 +165,7 @@ mod tests {
     fn a_share_is_taken_in_steps_and_given_back() {
         let shared = Arc::new(SharedLinks::new(150));
         let left = || shared.left.load(Ordering::Acquire);
-        let mut share = Share::new(Arc::clone(&shared), 300);
+        let mut share = ConnectionQuota::new(Arc::clone(&shared), 300);
         assert_eq!(
             (share.count(), share.session_count(), share.token_bytes()),
             (256, 1_024, 128 << 10)
@@ -174,7 +173,7 @@ mod tests {
         assert!(share.grow());
         assert_eq!((share.count(), left()), (300, 106));
         assert!(!share.grow(), "it has all that it may");
-        let mut other = Share::new(Arc::clone(&shared), 5_000);
+        let mut other = ConnectionQuota::new(Arc::clone(&shared), 5_000);
         assert!(other.grow());
         assert!(!other.grow(), "the room is used up");
         assert_eq!((other.count(), left()), (320, 42));
@@ -186,7 +185,7 @@ mod tests {
         assert_eq!(other.count(), 320);
         drop(other);
         assert_eq!(left(), 150);
-        let few = Share::new(shared, 4);
+        let few = ConnectionQuota::new(shared, 4);
         assert_eq!(few.count(), 4);
     }
 }

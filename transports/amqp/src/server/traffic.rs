@@ -1,5 +1,5 @@
-//! Byte counts of a connection in both directions, and its times. The turns of the connection
-//! update them.
+//! Bytes of a connection on their way in both directions, and its times. The turns of the
+//! connection update them. Credit of links is in `node/receiver.rs` and `node/sender.rs`.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use bytes::BytesMut;
 use peeklock_core::admission::PacedShare;
 use tokio::time::Sleep;
 
-use super::removed::{LossCounter, UnflushedRemovals};
-use super::site::ListenerState;
+use super::deleted::{LossCounter, UnflushedDeletions};
+use super::listener_state::ListenerState;
 
-/// Time for which a large content may make no progress while another waits to begin. Its client
-/// would have to send it again.
+/// Time for which a client may stall in a large message while another large message waits to begin.
+/// After that the client must send its message again, so the time is long.
 const LARGE_GRACE: Duration = Duration::from_secs(10);
 /// Interval at which ended locks are removed and the progress of the client is checked.
 pub(super) const TICK: Duration = Duration::from_secs(5);
@@ -29,12 +29,12 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    pub(super) fn new(site: &ListenerState) -> Self {
+    pub(super) fn new(listener: &ListenerState) -> Self {
         Self {
             input: BytesMut::new(),
-            share: site.inbound.paced_share(),
+            share: listener.inbound.paced_share(),
             assembled_bytes: 0,
-            large_share: site.large_inbound.patient_share(LARGE_GRACE),
+            large_share: listener.large_inbound.patient_share(LARGE_GRACE),
             large_count: 0,
         }
     }
@@ -43,13 +43,13 @@ impl Inflow {
 /// Bytes that are being sent to the client.
 #[derive(Default)]
 pub(super) struct Outflow {
-    /// Total number of bytes that the socket has accepted.
-    pub(super) taken_bytes: u64,
+    /// Total number of bytes that were written to the socket.
+    pub(super) written_bytes: u64,
     /// Number of the large content that the account holds, and since when.
     pub(super) large_since: Option<(u64, Instant)>,
     /// Messages that were received and deleted: the lost ones, and the ones that are being written.
     pub(super) lost: LossCounter,
-    pub(super) unflushed_removals: UnflushedRemovals,
+    pub(super) unflushed_deletions: UnflushedDeletions,
     /// Whether bytes were written that the operating system may not have yet.
     pub(super) is_unflushed: bool,
     pub(super) stalled_since: Option<Instant>,
@@ -58,7 +58,7 @@ pub(super) struct Outflow {
 }
 
 /// Times of a connection.
-pub(super) struct Clock {
+pub(super) struct ConnectionTimes {
     pub(super) began: Instant,
     /// End of the wait for room after the connection is over, for requests from before.
     pub(super) over_until: Option<Instant>,
@@ -71,7 +71,7 @@ pub(super) struct Clock {
     pub(super) read_blocked: bool,
 }
 
-impl Clock {
+impl ConnectionTimes {
     pub(super) fn new(opening_timeout: Duration) -> Self {
         let now = Instant::now();
         Self {

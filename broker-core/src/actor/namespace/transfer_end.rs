@@ -11,22 +11,22 @@ use crate::ids::EntityId;
 
 /// Action once no transfer is on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum AfterLanding {
+pub(super) enum AfterTransfers {
     /// Reopens a tree that failed.
-    Open,
+    Reopen,
     /// Removes a tree that was retired.
     Delete,
     /// Removes a retired subscription from its topic.
-    Leave,
+    RemoveSubscription,
 }
 
 /// All transfers that others took over from an entity, or from its tree, have landed or failed. The
 /// actors had ended before.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Landed {
+struct TransfersEnded {
     id: EntityId,
-    then: AfterLanding,
+    then: AfterTransfers,
 }
 
 /// Calls back when its last reference is dropped.
@@ -45,36 +45,46 @@ impl NamespaceActor {
     /// Waits for the transfers of entities whose actors have ended, then continues with `then`. If
     /// the shard had to be taken over again, the caller has done it: the wait depends only on the
     /// store.
-    pub(super) fn when_landed(&self, id: EntityId, then: AfterLanding, itself: Addr<Self>) {
+    pub(super) fn when_transfers_ended(
+        &self,
+        id: EntityId,
+        then: AfterTransfers,
+        itself: Addr<Self>,
+    ) {
         let members = match then {
-            AfterLanding::Open | AfterLanding::Delete => self.family_of(id),
-            AfterLanding::Leave => vec![id],
+            AfterTransfers::Reopen | AfterTransfers::Delete => self.family_of(id),
+            AfterTransfers::RemoveSubscription => vec![id],
         };
-        let call = move || itself.do_send(Landed { id, then });
+        let call = move || itself.do_send(TransfersEnded { id, then });
         let last = Arc::new(CallOnDrop(Mutex::new(Some(Box::new(call)))));
         for entity in members.iter().filter_map(|id| self.entities.get(id)) {
             let last = Arc::clone(&last);
-            entity.passages.close(Box::new(move || drop(last)));
+            entity.transfer_claims.close(Box::new(move || drop(last)));
         }
     }
 }
 
-impl Handler<Landed> for NamespaceActor {
+impl Handler<TransfersEnded> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, Landed { id, then }: Landed, context: &mut Self::Context) {
+    fn handle(&mut self, TransfersEnded { id, then }: TransfersEnded, context: &mut Self::Context) {
         let Some(entity) = self.entities.get(&id) else { return };
         match (then, entity.state) {
-            (AfterLanding::Open, State::Open) if self.stopping => self.end_if_retired(),
+            (AfterTransfers::Reopen, State::Open) if self.stopping => self.end_if_retired(),
             // The entity may have been deleted while it had no actor.
-            (AfterLanding::Open, State::Open) if entity.actor.is_none() => {
+            (AfterTransfers::Reopen, State::Open) if entity.actor.is_none() => {
                 self.open(id, context.address())
             }
-            (AfterLanding::Delete, State::Deleting) => self.write_deletion(id, context.address()),
-            (AfterLanding::Leave, State::Deleting) => {
+            (AfterTransfers::Delete, State::Deleting) => self.write_deletion(id, context.address()),
+            (AfterTransfers::RemoveSubscription, State::Deleting) => {
                 self.remove_subscription(id, context.address())
             }
-            (AfterLanding::Open | AfterLanding::Delete | AfterLanding::Leave, _) => {}
+            (
+                AfterTransfers::Reopen
+                | AfterTransfers::Delete
+                | AfterTransfers::RemoveSubscription,
+                _,
+            ) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Number of steps of a command, known before it runs: the maximum of messages that it moves or
+//! Work of a command, known before it runs: the maximum of messages that it moves or
 //! shows, with their overlays. A command that exceeds a turn needs a long turn, so that it does not
 //! delay other entities of its arbiter (DESIGN D6).
 
@@ -10,13 +10,13 @@ use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Departure;
 
-/// Number of in-flight messages that count as one step when a command skips them.
-const PASSED_PER_STEP: u64 = 16;
+/// Number of in-flight messages that count as one unit of work when a command skips them.
+const PASSED_PER_UNIT: u64 = 16;
 
 impl Queue {
-    /// Returns the number of steps, at least 1. The match names every command, so that a new one
+    /// Returns the work, at least 1. The match names every command, so that a new one
     /// must define it.
-    pub(super) fn steps_of_command(
+    pub(super) fn work_of_command(
         &self,
         command: &Command,
         now: Timestamp,
@@ -32,8 +32,8 @@ impl Queue {
         let with_overlays = |count: u64| count + overlay_bound(count);
         let ended =
             |locks: usize| locks.min(COMMAND_MOVES_MAX) as u64 + overlay_bound(locks as u64);
-        let passed_over = || self.in_flight.len() as u64 / PASSED_PER_STEP;
-        let steps = match command {
+        let passed_over = || self.in_flight.len() as u64 / PASSED_PER_UNIT;
+        let work = match command {
             // One for the message, one for its id.
             Command::Send { .. } => 2,
             Command::SendBatch { messages } | Command::SendVia { messages, .. } => {
@@ -50,9 +50,9 @@ impl Queue {
                 let delivered = departures.iter().filter(|one| matches!(one, Departure::Delivered));
                 departures.len() as u64 + overlay_bound(delivered.count() as u64)
             }
-            Command::CancelScheduled { sequences } => self.steps_with_overlays(sequences),
+            Command::CancelScheduled { sequences } => self.work_with_overlays(sequences),
             Command::ReceiveDeferred { mode, sequences, .. } => {
-                overlay_factor(*mode) * self.steps_with_overlays(sequences)
+                overlay_factor(*mode) * self.work_with_overlays(sequences)
             }
             // The messages count once more when they are delivered.
             Command::Receive { mode, count_max, .. } => {
@@ -67,7 +67,7 @@ impl Queue {
                 }
                 SessionCommand::ReceiveDeferred { sequences } => {
                     overlay_factor(ReceiveMode::ReceiveAndDelete)
-                        * self.steps_with_overlays(sequences)
+                        * self.work_with_overlays(sequences)
                 }
                 SessionCommand::DeleteBatch { count_max, .. } => with_overlays(deleted(*count_max)),
                 SessionCommand::Attach
@@ -86,17 +86,17 @@ impl Queue {
                 }
             }
             Command::Detach { receiver, .. } => {
-                let held = self.sessions.as_ref().and_then(|all| all.held_of(*receiver));
-                let in_session = held.map_or(0, |held| held.locks.len());
+                let hold = self.sessions.as_ref().and_then(|all| all.hold_of(*receiver));
+                let in_session = hold.map_or(0, |hold| hold.locks.len());
                 ended(in_session + self.locks.len_of(*receiver))
             }
             Command::AcceptSession { session, .. } => {
                 let named = |name| {
                     let sessions = self.sessions.as_ref()?;
-                    sessions.get(sessions.named(name)?)?.held()
+                    sessions.get(sessions.named(name)?)?.hold()
                 };
-                let over = session.as_deref().and_then(named).filter(|held| held.until <= now);
-                ended(over.map_or(0, |held| held.locks.len()))
+                let over = session.as_deref().and_then(named).filter(|hold| hold.until <= now);
+                ended(over.map_or(0, |hold| hold.locks.len()))
             }
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
                 with_overlays(peeked(*count_max)) + passed_over()
@@ -105,9 +105,9 @@ impl Queue {
                 with_overlays(deleted(*count_max)) + passed_over()
             }
             Command::DeleteBatchUnlocked { count_max, .. } => with_overlays(deleted(*count_max)),
-            Command::Inspect(inquiry) => self.steps_of_inquiry(inquiry),
-            Command::Settle { token, .. } => self.steps_with_overlays(&[token.sequence()]),
-            Command::DeleteDeferred { sequence } => self.steps_with_overlays(&[*sequence]),
+            Command::Inspect(inquiry) => self.work_of_inquiry(inquiry),
+            Command::Settle { token, .. } => self.work_with_overlays(&[token.sequence()]),
+            Command::DeleteDeferred { sequence } => self.work_with_overlays(&[*sequence]),
             // A new destination or retry order applies to all of these, and waiting receivers may
             // be rejected.
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
@@ -117,10 +117,10 @@ impl Queue {
                 1 + dead_letters.min(most) + delayed.min(most) + self.receiver_count() as u64
             }
             Command::Commit { parts } => {
-                let steps_of = |Part { operation, .. }: &Part| {
+                let work_of = |Part { operation, .. }: &Part| {
                     2 * operation.count() + self.overlays_settled_by(operation)
                 };
-                parts.iter().map(steps_of).sum::<u64>()
+                parts.iter().map(work_of).sum::<u64>()
             }
             // The length of a list depends on the number of sessions ([`super::session`]).
             Command::ListSessions { .. }
@@ -131,11 +131,11 @@ impl Queue {
             | Command::OfTopic(_)
             | Command::Describe => 1,
         };
-        steps.max(1)
+        work.max(1)
     }
 
     /// Number of these messages and of their overlays, which are shown or removed with them.
-    fn steps_with_overlays(&self, sequences: &[SequenceNumber]) -> u64 {
+    fn work_with_overlays(&self, sequences: &[SequenceNumber]) -> u64 {
         sequences.len() as u64 + self.overlays_on(sequences)
     }
 
@@ -175,7 +175,7 @@ impl Queue {
         if matches!(command, Command::ListSessions { .. }) {
             return self.sessions.as_ref().is_some_and(|sessions| sessions.is_long_to_list());
         }
-        crate::is_long(self.steps_of_command(command, now, limits))
+        crate::is_long(self.work_of_command(command, now, limits))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Number of steps of a command to a topic, known before it runs: a published message becomes at
+//! Work of a command to a topic, known before it runs: a published message becomes at
 //! most one copy for each subscription. A command that exceeds a turn needs a long turn, so that it
 //! does not delay other entities of its arbiter (DESIGN D6).
 
@@ -13,8 +13,8 @@ use crate::time::Timestamp;
 use crate::transaction::{Operation, Part};
 use crate::transfer::Arrival;
 
-/// Number of skipped rules that count as one step.
-const PASSED_PER_STEP: usize = 16;
+/// Number of skipped rules that count as one unit of work.
+const PASSED_PER_UNIT: usize = 16;
 /// Number of listed rules that count as one step: each is copied, and judges no message.
 const SHOWN_PER_STEP: usize = 4;
 
@@ -87,15 +87,15 @@ impl<'c> CommandKind<'c> {
 }
 
 impl Topic {
-    /// Returns the number of steps, at least 1.
-    pub(super) fn steps_of_command(
+    /// Returns the work, at least 1.
+    pub(super) fn work_of_command(
         &self,
         command: &Command,
         now: Timestamp,
         limits: &Limits,
     ) -> u64 {
         let published = 2 + self.subscriptions.len() as u64;
-        let steps = match CommandKind::of(command) {
+        let work = match CommandKind::of(command) {
             CommandKind::Publish(messages) => published * messages.len() as u64,
             // The overlays of a message become part of it, and are removed at the source.
             CommandKind::Arrivals(messages) => {
@@ -104,13 +104,13 @@ impl Topic {
             // In addition, the message is remembered, and another source may be forgotten for it.
             CommandKind::PeerArrivals(messages) => (published + 2) * messages.len() as u64,
             CommandKind::Commit(parts) => {
-                let steps_of = |part: &Part| match is_published(part) {
+                let work_of = |part: &Part| match is_published(part) {
                     true => published * part.operation.count(),
                     // As in a queue. The driver of the tree looks overlays of a subscription's
                     // messages up there.
                     false => 2 * part.operation.count() + self.overlays_of_settled(part),
                 };
-                parts.iter().map(steps_of).sum::<u64>()
+                parts.iter().map(work_of).sum::<u64>()
             }
             CommandKind::Cancel(count) => count as u64,
             CommandKind::SendVia(count) => 2 * count as u64,
@@ -118,14 +118,14 @@ impl Topic {
                 let count = self.matcher.rule_count_of(subscription);
                 let passed = skip.min(count);
                 let shown = top.min(RuleCommand::LISTED_MAX).min(count - passed);
-                (1 + passed / PASSED_PER_STEP + shown / SHOWN_PER_STEP) as u64
+                (1 + passed / PASSED_PER_UNIT + shown / SHOWN_PER_STEP) as u64
             }
-            CommandKind::Inspect(inquiry) => self.steps_of_inquiry(inquiry),
+            CommandKind::Inspect(inquiry) => self.work_of_inquiry(inquiry),
             CommandKind::Check(_) | CommandKind::SingleStep => 1,
             CommandKind::Outbox => {
-                self.outbox.as_ref().map_or(1, |outbox| outbox.steps_of(command, now, limits))
+                self.outbox.as_ref().map_or(1, |outbox| outbox.work_of(command, now, limits))
             }
         };
-        steps.max(1)
+        work.max(1)
     }
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use peeklock_core::contract::Action;
 use peeklock_core::ids::{ReceiverId, Ticket};
+use peeklock_core::inspect::LinkRole;
 use peeklock_core::path::SubQueue;
-use peeklock_core::request::{Outlet, Request, Watch, Way};
+use peeklock_core::request::{Outlet, Request, SessionEntrance, Watch};
 use peeklock_core::{Broker, Entity};
-
-use crate::link::Role;
 
 /// Handle on an entity, to which commands are submitted.
 pub trait Handle: Clone {
@@ -22,7 +21,7 @@ pub trait Handle: Clone {
 
     /// Handle for the holder of a session, which submits to the session's own actor.
     #[must_use]
-    fn with_way(&self, way: Option<Way>) -> Self;
+    fn with_session_entrance(&self, session_entrance: Option<SessionEntrance>) -> Self;
 
     /// Name of the policy that grants the use of the handle, if there is one.
     fn policy(&self) -> Option<Arc<str>> {
@@ -35,7 +34,7 @@ pub trait Handle: Clone {
     ///
     /// [`Released::Detached`]: peeklock_core::request::Released::Detached
     /// [`Released::Closed`]: peeklock_core::request::Released::Closed
-    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch;
+    fn watch(&self, role: LinkRole, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch;
 }
 
 /// Source of tickets for commands and ids for receivers.
@@ -63,17 +62,17 @@ impl Handle for Entity {
         Self::policy(self)
     }
 
-    fn watch(&self, role: Role, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
+    fn watch(&self, role: LinkRole, receiver: ReceiverId, outlet: &Arc<dyn Outlet>) -> Watch {
         let purpose = match role {
-            Role::Sender => Action::Send,
-            Role::Receiver => Action::Receive,
-            Role::Browser => Action::Peek,
+            LinkRole::Sender => Action::Send,
+            LinkRole::Receiver => Action::Receive,
+            LinkRole::Browser => Action::Peek,
         };
         Self::watch(self, purpose, receiver, outlet)
     }
 
-    fn with_way(&self, way: Option<Way>) -> Self {
-        Self::with_way(self, way)
+    fn with_session_entrance(&self, session_entrance: Option<SessionEntrance>) -> Self {
+        Self::with_session_entrance(self, session_entrance)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::request::{Outlet, Released};
 
 /// All lists of an incarnation of a source.
 #[derive(Default)]
-pub struct Passages {
+pub struct TransferClaims {
     state: Mutex<State>,
 }
 
@@ -32,38 +32,38 @@ struct State {
 }
 
 /// End of a list, when no part is on its way any more; `None` if the destination gave no answer.
-pub type PassageEnd = Option<Result<Vec<Admission>, Rejection>>;
+pub type TransferEnd = Option<Result<Vec<Admission>, Rejection>>;
 
 /// Callback for the end of a list. Called once, on any thread; must not block.
-pub type EndCallback = Box<dyn FnOnce(PassageEnd) + Send>;
+pub type EndCallback = Box<dyn FnOnce(TransferEnd) + Send>;
 
 /// Right to take one list over. It travels with the list.
 #[derive(Clone)]
-pub struct Passage {
-    passages: Arc<Passages>,
+pub struct TransferClaim {
+    claims: Arc<TransferClaims>,
     answer_slot: Arc<AnswerSlot>,
 }
 
 /// Held from the moment a destination takes a list over until its batch is stored or has
 /// permanently failed.
-pub struct Guard {
-    passages: Arc<Passages>,
+pub struct TransferGuard {
+    claims: Arc<TransferClaims>,
     _answer_slot: Arc<AnswerSlot>,
 }
 
 /// Slot of the answer. Calls back when its last reference is dropped: the request, the answer that
 /// waits for its commit, and the guard.
 struct AnswerSlot {
-    answer: Mutex<PassageEnd>,
+    answer: Mutex<TransferEnd>,
     ended: Mutex<Option<EndCallback>>,
 }
 
-impl Passages {
-    /// Opens the passage of a list.
+impl TransferClaims {
+    /// Opens the claim on a list.
     #[must_use]
-    pub fn open(self: &Arc<Self>, ended: EndCallback) -> Passage {
+    pub fn open(self: &Arc<Self>, ended: EndCallback) -> TransferClaim {
         let answer_slot = AnswerSlot { answer: Mutex::new(None), ended: Mutex::new(Some(ended)) };
-        Passage { passages: Arc::clone(self), answer_slot: Arc::new(answer_slot) }
+        TransferClaim { claims: Arc::clone(self), answer_slot: Arc::new(answer_slot) }
     }
 
     /// Ends the source: its lists can no longer be claimed. Calls back once when every guard is
@@ -80,18 +80,18 @@ impl Passages {
     }
 }
 
-impl Passage {
+impl TransferClaim {
     /// Claims the list for the destination that applies it now; `None` if its source has ended.
     #[must_use]
-    pub fn claim(&self) -> Option<Guard> {
-        let mut state = lock(&self.passages.state);
+    pub fn claim(&self) -> Option<TransferGuard> {
+        let mut state = lock(&self.claims.state);
         if state.is_closed {
             return None;
         }
         state.claimed += 1;
         drop(state);
-        Some(Guard {
-            passages: Arc::clone(&self.passages),
+        Some(TransferGuard {
+            claims: Arc::clone(&self.claims),
             _answer_slot: Arc::clone(&self.answer_slot),
         })
     }
@@ -103,15 +103,15 @@ impl Passage {
     }
 }
 
-impl fmt::Debug for Passage {
+impl fmt::Debug for TransferClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Passage")
+        f.write_str("TransferClaim")
     }
 }
 
-impl Drop for Guard {
+impl Drop for TransferGuard {
     fn drop(&mut self) {
-        let mut state = lock(&self.passages.state);
+        let mut state = lock(&self.claims.state);
         state.claimed = state.claimed.saturating_sub(1);
         let when_clear = if state.claimed == 0 { state.when_clear.take() } else { None };
         drop(state);
@@ -167,11 +167,11 @@ mod tests {
     /// FND-03: a source that ends waits for claimed lists, and no list can be claimed afterwards.
     #[test]
     fn a_closed_source_is_clear_when_the_last_guard_is_back() {
-        let passages = Arc::new(Passages::default());
-        let (first, second) = (passages.open(Box::new(|_| {})), passages.open(Box::new(|_| {})));
+        let claims = Arc::new(TransferClaims::default());
+        let (first, second) = (claims.open(Box::new(|_| {})), claims.open(Box::new(|_| {})));
         let guard = first.claim().unwrap();
         let (clear, call) = counter();
-        passages.close(Box::new(call));
+        claims.close(Box::new(call));
         assert_eq!(clear.load(Ordering::Relaxed), 0);
         assert!(second.claim().is_none());
         drop(guard);
@@ -181,16 +181,16 @@ mod tests {
     /// FND-03: the end of a list is reported after its answer and its guard, not before.
     #[test]
     fn a_list_ends_with_its_last_holder() {
-        let passages = Arc::new(Passages::default());
+        let claims = Arc::new(TransferClaims::default());
         let (ended, call) = counter();
-        let passage = passages.open(Box::new(move |end| {
+        let claim = claims.open(Box::new(move |end| {
             assert!(matches!(end, Some(Ok(admissions)) if admissions.is_empty()));
             call();
         }));
-        let guard = passage.claim().unwrap();
+        let guard = claim.claim().unwrap();
         let result = Ok(Outcome::Admitted(Vec::new()));
-        passage.outlet().release(vec![Released::Answer { correlation: 0, result }]);
-        drop(passage);
+        claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
+        drop(claim);
         assert_eq!(ended.load(Ordering::Relaxed), 0);
         drop(guard);
         assert_eq!(ended.load(Ordering::Relaxed), 1);

@@ -9,12 +9,12 @@ const RANGE_COUNT_MAX: usize = 256;
 
 /// Numbers of the deliveries whose session lock was lost.
 #[derive(Debug, Default)]
-pub(crate) struct Lapsed {
+pub(crate) struct LostSessionDeliveries {
     /// First to last number of each range; no two ranges touch.
     ranges: BTreeMap<i64, i64>,
 }
 
-impl Lapsed {
+impl LostSessionDeliveries {
     /// Adds a delivery.
     pub(super) fn insert(&mut self, number: i64) {
         let before = self.ranges.range(..=number).next_back();
@@ -46,8 +46,8 @@ impl Lapsed {
 mod tests {
     use super::*;
 
-    fn of(numbers: impl IntoIterator<Item = i64>) -> Lapsed {
-        let mut lapsed = Lapsed::default();
+    fn of(numbers: impl IntoIterator<Item = i64>) -> LostSessionDeliveries {
+        let mut lapsed = LostSessionDeliveries::default();
         numbers.into_iter().for_each(|number| lapsed.insert(number));
         lapsed
     }

@@ -21,12 +21,12 @@ use crate::time::Timestamp;
 pub(crate) struct ViaGrant {
     destination: Arc<str>,
     /// None if everything is granted.
-    held: Option<Arc<Entitlement>>,
+    entitlement: Option<Arc<Entitlement>>,
 }
 
 impl ViaGrant {
-    pub(crate) const fn new(destination: Arc<str>, held: Option<Arc<Entitlement>>) -> Self {
-        Self { destination, held }
+    pub(crate) const fn new(destination: Arc<str>, entitlement: Option<Arc<Entitlement>>) -> Self {
+        Self { destination, entitlement }
     }
 
     /// Refuses a command whose messages may not go to their destination; also a commit with such an
@@ -128,7 +128,10 @@ impl ViaGrant {
             // The handle has no grant for this destination.
             return Err(rights::missing_right(Action::BeSentTo, None));
         };
-        granted.held.as_ref().map_or(Ok(()), |held| held.check(Action::BeSentTo, now))
+        granted
+            .entitlement
+            .as_ref()
+            .map_or(Ok(()), |entitlement| entitlement.check(Action::BeSentTo, now))
     }
 
     /// Watches a link, so that it is notified when it may no longer send to the destination.
@@ -139,15 +142,15 @@ impl ViaGrant {
         notified: (&Arc<dyn Outlet>, &Arc<AtomicBool>),
         now: impl Fn() -> Timestamp,
     ) {
-        if let Some(held) = &self.held {
-            held.watch(Action::BeSentTo, receiver, notified, now);
+        if let Some(entitlement) = &self.entitlement {
+            entitlement.watch(Action::BeSentTo, receiver, notified, now);
         }
     }
 
     /// Forgets a link that has ended.
     pub(crate) fn forget(&self, receiver: ReceiverId) {
-        if let Some(held) = &self.held {
-            held.forget(receiver);
+        if let Some(entitlement) = &self.entitlement {
+            entitlement.forget(receiver);
         }
     }
 }

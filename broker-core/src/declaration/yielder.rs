@@ -35,14 +35,14 @@ impl Yielder {
 
 /// Polls a future to its end, and counts its yields.
 #[cfg(test)]
-pub(crate) fn alone<T>(made: impl Future<Output = T>) -> (T, usize) {
+pub(crate) fn run_counting_yields<T>(made: impl Future<Output = T>) -> (T, usize) {
     let mut made = std::pin::pin!(made);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut breaths = 0;
+    let mut yields = 0;
     loop {
         match made.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(made) => return (made, breaths),
-            std::task::Poll::Pending => breaths += 1,
+            std::task::Poll::Ready(made) => return (made, yields),
+            std::task::Poll::Pending => yields += 1,
         }
     }
 }

@@ -43,23 +43,23 @@ impl ExpiringGrants {
     }
 
     /// Watches the end of a grant.
-    pub(super) fn register(&self, held: &Arc<Entitlement>) {
+    pub(super) fn register(&self, entitlement: &Arc<Entitlement>) {
         let mut registered = self.lock();
         // Read under the lock, so that the last registration uses the newest grant.
-        let until = held.end();
-        registered.remove(held.key);
-        registered.all.insert(held.key, (until, Arc::downgrade(held)));
+        let until = entitlement.end();
+        registered.remove(entitlement.key);
+        registered.all.insert(entitlement.key, (until, Arc::downgrade(entitlement)));
         if let Some(until) = until {
-            registered.by_end.insert((until, held.key));
+            registered.by_end.insert((until, entitlement.key));
         }
-        let is_first = registered.by_end.first().is_some_and(|(_, key)| *key == held.key);
+        let is_first = registered.by_end.first().is_some_and(|(_, key)| *key == entitlement.key);
         drop(registered);
         if is_first {
             self.notifier.wake();
         }
         // Its epoch may have been raised before the registration was visible.
-        if let Some(reason) = held.withdrawal() {
-            held.close(&reason);
+        if let Some(reason) = entitlement.withdrawal() {
+            entitlement.close(&reason);
         }
     }
 
@@ -91,10 +91,10 @@ impl ExpiringGrants {
     fn end_withdrawn(&self) {
         // Checked without the lock, which dropping the last reference to a grant takes.
         let all: Vec<Arc<Entitlement>> =
-            self.lock().all.values().filter_map(|(_, held)| held.upgrade()).collect();
-        for held in all {
-            if let Some(reason) = held.withdrawal() {
-                held.close(&reason);
+            self.lock().all.values().filter_map(|(_, entitlement)| entitlement.upgrade()).collect();
+        for entitlement in all {
+            if let Some(reason) = entitlement.withdrawal() {
+                entitlement.close(&reason);
             }
         }
     }
@@ -107,13 +107,14 @@ impl ExpiringGrants {
             if until > now {
                 return Some(until);
             }
-            let held = registered.all.get(&key).and_then(|(_, held)| held.upgrade());
+            let entitlement =
+                registered.all.get(&key).and_then(|(_, entitlement)| entitlement.upgrade());
             registered.remove(key);
             drop(registered);
-            if let Some(held) = held
-                && let Some(reason) = held.end_reason(|| now)
+            if let Some(entitlement) = entitlement
+                && let Some(reason) = entitlement.end_reason(|| now)
             {
-                held.close(&reason);
+                entitlement.close(&reason);
             }
         }
     }
