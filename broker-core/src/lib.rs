@@ -25,7 +25,7 @@
 
 // Words: plain values.
 pub use peeklock_words::{
-    condition, description, error, ids, kind, limits, message, path, rule, time,
+    condition, description, error, ids, kind, limits, message, path, policy_properties, rule, time,
 };
 // The model.
 pub use peeklock_model::{change, effect};

@@ -214,7 +214,7 @@ pub fn run(flags: &ConnectionStringFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let owner = flags.entity.as_deref().unwrap_or_default();
         let keys = session.client.admin().policy_keys(owner, policy).await?;
-        let key = flags.key.of(&keys);
+        let key = keys.key(flags.key.which());
         let string =
             ConnectionString::of_key(sent.endpoint.clone(), &keys.policy.name, key.reveal());
         let string = flags.string_for(string, sent.clone());

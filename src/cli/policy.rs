@@ -10,7 +10,7 @@ mod show;
 
 use clap::{Args, Subcommand, ValueEnum};
 use peeklock::contract::{Right, Rights};
-use peeklock::policies::{KeyText, PolicyKeys, WhichKey};
+use peeklock::policies::{PolicyDescription, PolicyKeys, WhichKey};
 use peeklock::websocket::client::policy_keys_to_json;
 
 use super::Failure;
@@ -134,14 +134,6 @@ impl KeyFlag {
             Self::Secondary => WhichKey::Secondary,
         }
     }
-
-    /// That one of a policy.
-    pub const fn of(self, keys: &PolicyKeys) -> &KeyText {
-        match self {
-            Self::Primary => &keys.primary,
-            Self::Secondary => &keys.secondary,
-        }
-    }
 }
 
 pub fn run(command: &PolicyCommand) -> Result<(), Failure> {
@@ -155,14 +147,10 @@ pub fn run(command: &PolicyCommand) -> Result<(), Failure> {
     }
 }
 
-/// The names of rights, for people.
-fn names(rights: Rights) -> String {
-    let names: Vec<&str> = Right::ALL
-        .into_iter()
-        .filter(|right| rights.contains(*right))
-        .map(|right| right.name())
-        .collect();
-    names.join(", ")
+/// A policy without its keys, as labels and values.
+fn shown(policy: &PolicyDescription) -> Vec<(&'static str, String)> {
+    let name = [("policy", policy.name.to_string())].into_iter();
+    name.chain(policy.given()).chain(policy.instants()).collect()
 }
 
 /// Prints the keys in the requested format.
@@ -174,11 +162,7 @@ fn print_keys(
     if common.output != Output::Table {
         return session.out.print(&object(&policy_keys_to_json(keys), common.output));
     }
-    let rows = [
-        ("policy", keys.policy.name.to_string()),
-        ("rights", names(keys.policy.rights)),
-        ("primary key", keys.primary.reveal().to_owned()),
-        ("secondary key", keys.secondary.reveal().to_owned()),
-    ];
+    let mut rows = vec![("policy", keys.policy.name.to_string())];
+    rows.extend(keys.policy.given().chain(keys.secrets()));
     session.out.print(&sheet(&rows, &session.out))
 }

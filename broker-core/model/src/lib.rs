@@ -17,4 +17,6 @@ pub mod transfer;
 // The crates below keep their names in every crate of the core: `crate::error` here is
 // `peeklock_core::error` there.
 pub(crate) use peeklock_record as store;
-pub(crate) use peeklock_words::{description, error, ids, limits, message, path, rule, time};
+pub(crate) use peeklock_words::{
+    description, error, ids, limits, message, path, policy, rule, time,
+};

@@ -21,7 +21,13 @@ impl Broker {
     /// `EntityNotFound`.
     pub fn policies(&self, owner: &str) -> Result<Vec<PolicyDescription>, BrokerError> {
         let key = self.owner_of_policies(owner)?;
-        Ok(self.shared.policies.of(&key).iter().map(|policy| policy.describe()).collect())
+        Ok(self
+            .shared
+            .policies
+            .of(&key)
+            .iter()
+            .map(|policy| policy.properties().policy.clone())
+            .collect())
     }
 
     /// Returns one policy, without its keys.
@@ -29,7 +35,7 @@ impl Broker {
     /// # Errors
     /// `EntityNotFound` without the entity or the policy.
     pub fn policy(&self, owner: &str, name: &str) -> Result<PolicyDescription, BrokerError> {
-        Ok(self.find_policy(owner, name)?.describe())
+        Ok(self.find_policy(owner, name)?.properties().policy.clone())
     }
 
     /// Creates a policy with rights. Generates its keys unless they are given (SEC-02).
@@ -88,7 +94,7 @@ impl Broker {
     ) -> Result<Vec<PolicyKeys>, BrokerError> {
         self.change_policies(owner, PolicyChange::Replace { policies }).await?;
         let key = self.owner_of_policies(owner)?;
-        Ok(self.shared.policies.of(&key).iter().map(|policy| policy.keys()).collect())
+        Ok(self.shared.policies.of(&key).iter().map(|policy| policy.properties().clone()).collect())
     }
 
     /// Replaces one key of a policy by a given or generated key. Grants of the old key end, at once
@@ -106,7 +112,7 @@ impl Broker {
     ) -> Result<PolicyKeys, BrokerError> {
         let change = PolicyChange::Regenerate { name: name.into(), which, key };
         self.change_policies(owner, change).await?;
-        Ok(self.find_policy(owner, name)?.keys())
+        Ok(self.find_policy(owner, name)?.properties().clone())
     }
 
     /// Returns the keys of a policy. The first read of any keys is stored before this returns
@@ -120,7 +126,7 @@ impl Broker {
         if !self.shared.policies.ended_anonymous_access() {
             self.change_policies(owner, PolicyChange::ReadKey { name: name.into() }).await?;
         }
-        Ok(self.find_policy(owner, name)?.keys())
+        Ok(self.find_policy(owner, name)?.properties().clone())
     }
 
     /// Checks whether policies could replace all policies of an entity, which need not exist.

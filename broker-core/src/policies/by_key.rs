@@ -130,13 +130,12 @@ impl KeyIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Rights;
-    use crate::policies::KeyText;
-    use crate::time::Timestamp;
+    use crate::policies::{PolicyDescription, PolicyKeys};
 
     fn policy(name: &str, keys: [&str; 2]) -> Arc<Policy> {
-        let keys = keys.map(KeyText::stored);
-        Arc::new(Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE))
+        let policy = PolicyDescription { name: name.into(), ..PolicyDescription::default() };
+        let [primary_key, secondary_key] = keys.map(KeyText::stored);
+        Arc::new(Policy::new(PolicyKeys { policy, primary_key, secondary_key }))
     }
 
     /// AMQP-08, SEC-09: a policy is found by its name with each of its keys, at each entity that

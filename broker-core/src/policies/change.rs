@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use super::policy::{KeyText, Policy, PolicyUpdate, WhichKey, validate_name, validate_rights};
-use super::{ROOT_POLICY, next_instant};
+use super::policy::{Policy, fresh_key};
+use super::{
+    KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, ROOT_POLICY, WhichKey, next_instant,
+};
 use crate::contract::Rights;
 use crate::error::Rejection;
 use crate::time::Timestamp;
@@ -117,52 +119,42 @@ impl Owner<'_> {
 
 /// Returns the policy of a new namespace (SEC-04).
 pub(crate) fn root(now: Timestamp) -> Result<Policy, Rejection> {
-    let properties = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
-    create(ROOT_POLICY, &properties, now)
+    create(ROOT_POLICY, &PolicyUpdate::of(Rights::ALL), now)
 }
 
 fn create(name: &str, properties: &PolicyUpdate, now: Timestamp) -> Result<Policy, Rejection> {
-    validate_name(name)?;
-    let PolicyUpdate { rights, primary_key, secondary_key } = properties;
-    let rights = rights.unwrap_or_default();
-    validate_rights(rights)?;
-    let given_or_fresh = |key: &Option<KeyText>| key.clone().map_or_else(KeyText::fresh, Ok);
-    let keys = [given_or_fresh(primary_key)?, given_or_fresh(secondary_key)?];
-    validate_keys(&keys)?;
-    Ok(Policy::new(name, rights, keys, now, now))
+    properties.validate(name)?;
+    let policy = PolicyDescription {
+        name: name.into(),
+        created_at: now,
+        updated_at: now,
+        ..PolicyDescription::default()
+    };
+    let [primary_key, secondary_key] = [fresh_key()?, fresh_key()?];
+    let new = properties.clone().over(&PolicyKeys { policy, primary_key, secondary_key });
+    new.validate()?;
+    Ok(Policy::new(new))
 }
 
-/// Changed rights end all grants of the policy; a changed key ends the grants of that key.
 fn update(
     owner: &Owner<'_>,
     known: &Policy,
     properties: &PolicyUpdate,
     now: Timestamp,
 ) -> Result<Policy, Rejection> {
-    let PolicyUpdate { rights, primary_key, secondary_key } = properties;
-    if owner.is_root(known) && rights.is_some_and(|rights| rights != Rights::ALL) {
+    let mut new = properties.clone().over(known.properties());
+    if owner.is_root(known) && new.policy.rights != Rights::ALL {
         return Err(Rejection::invalid_operation(format!(
             "policy `{ROOT_POLICY}` of the namespace must have all rights; create another policy \
              with fewer rights"
         )));
     }
-    let now = next_instant(known.updated_at(), now);
-    let named = [(WhichKey::Primary, primary_key), (WhichKey::Secondary, secondary_key)];
-    let mut newer = match rights.filter(|rights| *rights != known.rights()) {
-        Some(rights) => {
-            validate_rights(rights)?;
-            let keys = WhichKey::ALL.map(|which| known.key(which).clone());
-            Policy::new(known.name(), rights, keys, known.created_at(), now)
-        }
-        None => known.clone(),
-    };
-    for (which, key) in named {
-        if let Some(key) = key.as_ref().filter(|key| *key != newer.key(which)) {
-            newer = newer.with_key(which, key.clone(), now);
-        }
+    new.validate()?;
+    if new == *known.properties() {
+        return Ok(known.clone());
     }
-    validate_keys(&WhichKey::ALL.map(|which| newer.key(which).clone()))?;
-    Ok(newer)
+    new.policy.updated_at = next_instant(known.properties().policy.updated_at, now);
+    Ok(known.with(new, None))
 }
 
 fn regenerate(
@@ -171,16 +163,13 @@ fn regenerate(
     key: Option<KeyText>,
     now: Timestamp,
 ) -> Result<Policy, Rejection> {
-    let key = key.map_or_else(KeyText::fresh, Ok)?;
-    let newer = known.with_key(which, key, next_instant(known.updated_at(), now));
-    validate_keys(&WhichKey::ALL.map(|which| newer.key(which).clone()))?;
-    Ok(newer)
-}
-
-/// Equal keys could not be rotated one after the other (SEC-09).
-fn validate_keys([primary, secondary]: &[KeyText; 2]) -> Result<(), Rejection> {
-    if primary == secondary {
-        return Err(Rejection::argument("the two keys of a policy must differ"));
-    }
-    Ok(())
+    let mut new = known.properties().clone();
+    let place = match which {
+        WhichKey::Primary => &mut new.primary_key,
+        WhichKey::Secondary => &mut new.secondary_key,
+    };
+    *place = key.map_or_else(fresh_key, Ok)?;
+    new.validate()?;
+    new.policy.updated_at = next_instant(new.policy.updated_at, now);
+    Ok(known.with(new, Some(which)))
 }

@@ -133,9 +133,13 @@ impl Policies {
     /// Accepts this key for the root policy, with all rights (SEC-24). The key is neither listed,
     /// returned nor stored, and is valid until the process ends. Only the first call has an effect.
     pub fn allow_development_key(&self, key: &str) {
-        let keys = [KeyText::stored(key), KeyText::stored(key)];
-        let (rights, never) = (Rights::ALL, Timestamp::NONE);
-        let policy = Policy::new(ROOT_POLICY, rights, keys, never, never);
+        let [primary_key, secondary_key] = [KeyText::stored(key), KeyText::stored(key)];
+        let policy = PolicyDescription {
+            name: ROOT_POLICY.into(),
+            rights: Rights::ALL,
+            ..PolicyDescription::default()
+        };
+        let policy = Policy::new(PolicyKeys { policy, primary_key, secondary_key });
         let digest = KeyDigest::of_policy(&policy, WhichKey::Primary);
         self.0.development.set((digest, Arc::new(policy))).ok();
     }

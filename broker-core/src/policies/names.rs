@@ -44,8 +44,7 @@ fn folded(name: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Rights;
-    use crate::time::Timestamp;
+    use crate::policies::{PolicyDescription, PolicyKeys};
 
     fn insert(names: &mut KeysByName, policy: &Policy) {
         for which in WhichKey::ALL {
@@ -58,8 +57,9 @@ mod tests {
     }
 
     fn policy(name: &str, keys: [&str; 2]) -> Policy {
-        let keys = keys.map(KeyText::stored);
-        Policy::new(name, Rights::ALL, keys, Timestamp::NONE, Timestamp::NONE)
+        let policy = PolicyDescription { name: name.into(), ..PolicyDescription::default() };
+        let [primary_key, secondary_key] = keys.map(KeyText::stored);
+        Policy::new(PolicyKeys { policy, primary_key, secondary_key })
     }
 
     /// SEC-22: a name is known while a policy has it, and leaves no entry when the last one is

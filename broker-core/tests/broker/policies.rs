@@ -84,7 +84,7 @@ async fn keys_are_given_or_256_random_bits() {
     broker.create_policy("", "made", of(send())).await.unwrap();
     let made = broker.policy_keys("", "made").await.unwrap();
     let root = broker.policy_keys("", ROOT_POLICY).await.unwrap();
-    let mut keys = vec![made.primary, made.secondary, root.primary, root.secondary];
+    let mut keys = vec![made.primary_key, made.secondary_key, root.primary_key, root.secondary_key];
     for key in &keys {
         assert_eq!(key.reveal().len(), 44);
         assert_eq!(KeyText::parse(key.reveal()).as_ref(), Ok(key));
@@ -95,7 +95,7 @@ async fn keys_are_given_or_256_random_bits() {
     let given = KeyText::parse(KEY).unwrap();
     let properties = PolicyUpdate { primary_key: Some(given.clone()), ..of(send()) };
     broker.create_policy("", "given", properties.clone()).await.unwrap();
-    assert_eq!(broker.policy_keys("", "given").await.unwrap().primary, given);
+    assert_eq!(broker.policy_keys("", "given").await.unwrap().primary_key, given);
     let twice = PolicyUpdate { secondary_key: Some(given), ..properties };
     let refused = broker.create_policy("", "twice", twice).await;
     assert_eq!(condition(&refused), Some(Condition::ArgumentError));
@@ -177,11 +177,11 @@ async fn policies_outlive_a_restart() {
     broker.create_policy("q", "team", of(send())).await.unwrap();
     let team = broker.policy_keys("q", "team").await.unwrap();
     let root = broker.regenerate_key("", ROOT_POLICY, WhichKey::Primary, None).await.unwrap();
-    assert_ne!(root.primary, key);
+    assert_ne!(root.primary_key, key);
     broker.stop(Duration::ZERO).await.unwrap();
 
     let (broker, policies) = start(&store).await;
-    assert_eq!(policies.root_key().unwrap(), root.primary);
+    assert_eq!(policies.root_key().unwrap(), root.primary_key);
     assert!(policies.ended_anonymous_access());
     assert_eq!(broker.policy_keys("q", "team").await.unwrap(), team);
     let refused = broker.delete_policy("", ROOT_POLICY).await;
@@ -259,7 +259,7 @@ async fn policies_are_replaced_at_once() {
     }
     let second = broker.replace_policies("q", said(&["A", "c"])).await.unwrap();
     assert_eq!(names(&second), ["a", "c"]);
-    assert!(second[0].primary == first[0].primary, "a key that was not named stays");
+    assert!(second[0].primary_key == first[0].primary_key, "a key that was not named stays");
     assert!(is_current(&grants[0]) && !is_current(&grants[1]));
     let without_root = broker.replace_policies("", said(&["c"])).await;
     assert_eq!(self::condition(&without_root), Some(Condition::InvalidOperation));
@@ -361,14 +361,18 @@ async fn grants_end_with_their_key() {
     let (first, other) = (marks("p"), marks("other"));
     let old = broker.policy_keys("", "p").await.unwrap();
     let new = broker.regenerate_key("", "P", WhichKey::Primary, None).await.unwrap();
-    assert_ne!(new.primary, old.primary);
-    assert_eq!(new.secondary, old.secondary);
+    assert_ne!(new.primary_key, old.primary_key);
+    assert_eq!(new.secondary_key, old.secondary_key);
     assert_eq!(current(&first), [false, true]);
     let second = marks("p");
     broker.update_policy("", "p", of(Rights::of(Right::Listen))).await.unwrap();
     assert_eq!((current(&first), current(&second)), ([false; 2], [false; 2]));
     let kept = broker.policy_keys("", "p").await.unwrap();
-    assert_eq!((kept.primary, kept.secondary), (new.primary, new.secondary), "its keys stay");
+    assert_eq!(
+        (kept.primary_key, kept.secondary_key),
+        (new.primary_key, new.secondary_key),
+        "its keys stay"
+    );
     let third = marks("p");
     let key = PolicyUpdate {
         secondary_key: Some(KeyText::parse(KEY).unwrap()),

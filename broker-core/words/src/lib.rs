@@ -13,6 +13,7 @@
 //! - [`amqp`]: the codec of AMQP values
 //! - [`message`]: the content of messages, its sections and changes
 //! - [`rule`]: filters and actions of subscriptions; `rule::sql` is their language
+//! - [`policy`]: rights, keys and policies
 
 pub mod amqp;
 pub mod condition;
@@ -23,5 +24,6 @@ pub mod kind;
 pub mod limits;
 pub mod message;
 pub mod path;
+pub mod policy;
 pub mod rule;
 pub mod time;

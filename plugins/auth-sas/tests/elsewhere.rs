@@ -58,7 +58,7 @@ impl World {
     /// Returns a token signed with the primary key of a policy of `orders`.
     async fn token(&self, name: &str, audience: &str) -> String {
         let keys = self.broker.policy_keys("orders", name).await.unwrap();
-        sign(name, keys.primary.reveal(), audience, Self::end())
+        sign(name, keys.primary_key.reveal(), audience, Self::end())
     }
 
     /// Returns the answer that is available without waiting. All requests come from the same

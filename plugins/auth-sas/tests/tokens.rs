@@ -75,11 +75,7 @@ impl World {
     }
 
     async fn key(&self, owner: &str, name: &str, which: WhichKey) -> KeyText {
-        let keys = self.broker.policy_keys(owner, name).await.unwrap();
-        match which {
-            WhichKey::Primary => keys.primary,
-            WhichKey::Secondary => keys.secondary,
-        }
+        self.broker.policy_keys(owner, name).await.unwrap().key(which).clone()
     }
 
     /// Returns a token of a policy's primary key, valid for a minute.

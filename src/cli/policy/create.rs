@@ -42,8 +42,7 @@ pub struct CreateFlags {
 pub fn run(flags: &CreateFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let Named { name, owner } = &flags.named;
-        let rights = Some(RightFlag::rights(&flags.rights));
-        let properties = PolicyUpdate { rights, ..PolicyUpdate::default() };
+        let properties = PolicyUpdate::of(RightFlag::rights(&flags.rights));
         let admin = session.client.admin();
         let policy =
             admin.create_policy(owner.path(), name, properties).await.map_err(|error| {

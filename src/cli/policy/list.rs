@@ -8,7 +8,7 @@ use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
 use super::super::listing::objects;
 use super::super::terminal::{Cell, Table, note};
-use super::{Owner, names};
+use super::{Owner, shown};
 
 pub const HELP: &str = concat!(
     "\
@@ -32,27 +32,23 @@ pub struct ListFlags {
 pub fn run(flags: &ListFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let policies = session.client.admin().policies(flags.owner.path()).await?;
-        match flags.common.output {
-            Output::Table if policies.is_empty() => {
+        let mut rows = policies.iter().map(shown).peekable();
+        match (flags.common.output, rows.peek()) {
+            (Output::Table, None) => {
                 note(
                     "there are no policies; `peeklock policy create shop --right send` creates one",
                 );
                 Ok(())
             }
-            Output::Table => {
-                let heads = ["POLICY", "RIGHTS", "CREATED", "UPDATED"];
+            (Output::Table, Some(first)) => {
+                let heads: Vec<_> = first.iter().map(|(label, _)| label.to_uppercase()).collect();
                 let mut table = Table::new(&heads, 0, session.out.colours);
-                for policy in &policies {
-                    table.row(vec![
-                        Cell::Text(policy.name.to_string()),
-                        Cell::Text(names(policy.rights)),
-                        Cell::Text(policy.created_at.to_string()),
-                        Cell::Text(policy.updated_at.to_string()),
-                    ]);
-                }
+                rows.for_each(|row| {
+                    table.row(row.into_iter().map(|(_, value)| Cell::Text(value)).collect());
+                });
                 session.out.print(&table.text(&session.out).0)
             }
-            output => objects(session.out, output, policies.iter().map(policy_to_json)),
+            (output, _) => objects(session.out, output, policies.iter().map(policy_to_json)),
         }
     })
 }

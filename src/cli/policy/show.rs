@@ -7,7 +7,7 @@ use peeklock::websocket::client::policy_to_json;
 use super::super::Failure;
 use super::super::connect::{Common, Output, Patience};
 use super::super::terminal::{object, sheet};
-use super::{Named, names};
+use super::{Named, shown};
 
 pub const HELP: &str = concat!(
     "\
@@ -34,13 +34,8 @@ pub fn run(flags: &ShowFlags) -> Result<(), Failure> {
         if flags.common.output != Output::Table {
             return session.out.print(&object(&policy_to_json(&policy), flags.common.output));
         }
-        let rows = [
-            ("policy", policy.name.to_string()),
-            ("of", owner.shown()),
-            ("rights", names(policy.rights)),
-            ("created", policy.created_at.to_string()),
-            ("updated", policy.updated_at.to_string()),
-        ];
+        let mut rows = shown(&policy);
+        rows.insert(1, ("of", owner.shown()));
         session.out.print(&sheet(&rows, &session.out))
     })
 }

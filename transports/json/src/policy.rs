@@ -1,10 +1,12 @@
-//! JSON forms of policies and their keys. The transports and the command line use them.
+//! JSON forms of policies and their keys, generated from the list of their properties. The
+//! transports and the command line use them.
 
 use std::fmt;
 
 use peeklock_core::contract::{Right, Rights};
 use peeklock_core::error::Rejection;
 use peeklock_core::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
+use peeklock_core::policy_properties;
 use serde::{Deserialize, Serialize};
 
 use crate::text::Instant;
@@ -37,37 +39,114 @@ pub enum KeyName {
     Secondary,
 }
 
-/// Properties of a policy to be created or updated. On an update an absent property keeps its
-/// value.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PolicyProperties {
-    /// `Manage` requires the other two.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rights: Option<Vec<RightName>>,
-    /// 44 characters; generated if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
-    primary_key: Option<KeyForm>,
-    /// 44 characters; generated if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
-    secondary_key: Option<KeyForm>,
+macro_rules! forms {
+    (
+        given { $($(#[$doc:meta])* $given:ident: $_kind:ty as $json:ty = $_label:literal,)+ }
+        secret { $($(#[$secret_doc:meta])* $secret:ident = $_secret_label:literal,)+ }
+        instants { $($(#[$_doc:meta])* $instant:ident = $_instant_label:literal,)+ }
+    ) => {
+        /// Properties of a policy to be created or updated. On an update an absent property keeps its
+        /// value.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        pub struct PolicyProperties {
+            $($(#[$doc])*
+            #[serde(skip_serializing_if = "Option::is_none")]
+            $given: Option<$json>,)+
+            $($(#[$secret_doc])*
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+            $secret: Option<KeyForm>,)+
+        }
+
+        /// A policy, without its keys.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "camelCase")]
+        pub struct PolicyView {
+            name: String,
+            $($given: $json,)+
+            $(#[cfg_attr(feature = "schema", schema(value_type = String))]
+            $instant: Instant,)+
+        }
+
+        /// A policy with its keys.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "camelCase")]
+        pub struct PolicyKeysView {
+            name: String,
+            $($given: $json,)+
+            $(#[cfg_attr(feature = "schema", schema(value_type = String))]
+            $secret: KeyForm,)+
+            $(#[cfg_attr(feature = "schema", schema(value_type = String))]
+            $instant: Instant,)+
+        }
+
+        impl PolicyProperties {
+            /// Converts to the broker's update.
+            ///
+            /// # Errors
+            /// Returns `ArgumentError` if a key is invalid.
+            pub fn to_update(&self) -> Result<PolicyUpdate, Rejection> {
+                Ok(PolicyUpdate {
+                    $($given: self.$given.as_ref().map(Form::value),)+
+                    $($secret: self.$secret.as_ref().map(KeyForm::to_key).transpose()?,)+
+                })
+            }
+        }
+
+        impl From<&PolicyUpdate> for PolicyProperties {
+            fn from(update: &PolicyUpdate) -> Self {
+                Self {
+                    $($given: update.$given.as_ref().map(Form::of),)+
+                    $($secret: update.$secret.as_ref().map(KeyForm::from),)+
+                }
+            }
+        }
+
+        impl From<&PolicyDescription> for PolicyView {
+            fn from(policy: &PolicyDescription) -> Self {
+                Self {
+                    name: policy.name.to_string(),
+                    $($given: Form::of(&policy.$given),)+
+                    $($instant: Instant(policy.$instant),)+
+                }
+            }
+        }
+
+        impl From<PolicyView> for PolicyDescription {
+            fn from(view: PolicyView) -> Self {
+                Self {
+                    name: view.name.into(),
+                    $($given: view.$given.value(),)+
+                    $($instant: view.$instant.0,)+
+                }
+            }
+        }
+
+        impl From<&PolicyKeys> for PolicyKeysView {
+            fn from(keys: &PolicyKeys) -> Self {
+                let PolicyView { name, $($given,)+ $($instant,)+ } = PolicyView::from(&keys.policy);
+                let [$($secret,)+] = [$(KeyForm::from(&keys.$secret),)+];
+                Self { name, $($given,)+ $($secret,)+ $($instant,)+ }
+            }
+        }
+
+        impl TryFrom<PolicyKeysView> for PolicyKeys {
+            type Error = Rejection;
+
+            fn try_from(view: PolicyKeysView) -> Result<Self, Rejection> {
+                let PolicyKeysView { name, $($given,)+ $($secret,)+ $($instant,)+ } = view;
+                let policy = PolicyView { name, $($given,)+ $($instant,)+ }.into();
+                Ok(Self { policy, $($secret: $secret.to_key()?,)+ })
+            }
+        }
+    };
 }
 
-/// A policy, without its keys.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct PolicyView {
-    name: String,
-    rights: Vec<RightName>,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    created_at: Instant,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    updated_at: Instant,
-}
+policy_properties!(forms);
 
 /// The policies of the namespace, a queue or a topic, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,23 +154,6 @@ pub struct PolicyView {
 pub struct PolicyList {
     /// All policies in one list: an entity has few.
     pub policies: Vec<PolicyView>,
-}
-
-/// A policy with its keys.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct PolicyKeysView {
-    name: String,
-    rights: Vec<RightName>,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    primary_key: KeyForm,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    secondary_key: KeyForm,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    created_at: Instant,
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    updated_at: Instant,
 }
 
 impl fmt::Debug for KeyForm {
@@ -116,22 +178,29 @@ impl From<&KeyText> for KeyForm {
     }
 }
 
-impl RightName {
-    const fn right(self) -> Right {
-        match self {
-            Self::Send => Right::Send,
-            Self::Listen => Right::Listen,
-            Self::Manage => Right::Manage,
-        }
+/// A property of a policy in JSON.
+trait Form<V> {
+    fn of(value: &V) -> Self;
+
+    fn value(&self) -> V;
+}
+
+/// The rights in their order.
+const RIGHTS: [(RightName, Right); 3] = [
+    (RightName::Send, Right::Send),
+    (RightName::Listen, Right::Listen),
+    (RightName::Manage, Right::Manage),
+];
+
+impl Form<Rights> for Vec<RightName> {
+    fn of(rights: &Rights) -> Self {
+        let held = RIGHTS.into_iter().filter(|(_, right)| rights.contains(*right));
+        held.map(|(name, _)| name).collect()
     }
 
-    fn of(rights: Rights) -> Vec<Self> {
-        let all = [Self::Send, Self::Listen, Self::Manage];
-        all.into_iter().filter(|name| rights.contains(name.right())).collect()
-    }
-
-    fn rights(names: &[Self]) -> Rights {
-        names.iter().map(|name| name.right()).collect()
+    fn value(&self) -> Rights {
+        let held = RIGHTS.into_iter().filter(|(name, _)| self.contains(name));
+        held.map(|(_, right)| right).collect()
     }
 }
 
@@ -153,78 +222,8 @@ impl From<WhichKey> for KeyName {
     }
 }
 
-impl PolicyProperties {
-    /// Converts to the broker's update.
-    ///
-    /// # Errors
-    /// Returns `ArgumentError` if a key is invalid.
-    pub fn to_update(&self) -> Result<PolicyUpdate, Rejection> {
-        let key = |form: &Option<KeyForm>| form.as_ref().map(KeyForm::to_key).transpose();
-        Ok(PolicyUpdate {
-            rights: self.rights.as_deref().map(RightName::rights),
-            primary_key: key(&self.primary_key)?,
-            secondary_key: key(&self.secondary_key)?,
-        })
-    }
-}
-
-impl From<&PolicyUpdate> for PolicyProperties {
-    fn from(update: &PolicyUpdate) -> Self {
-        Self {
-            rights: update.rights.map(RightName::of),
-            primary_key: update.primary_key.as_ref().map(KeyForm::from),
-            secondary_key: update.secondary_key.as_ref().map(KeyForm::from),
-        }
-    }
-}
-
-impl From<&PolicyDescription> for PolicyView {
-    fn from(policy: &PolicyDescription) -> Self {
-        Self {
-            name: policy.name.to_string(),
-            rights: RightName::of(policy.rights),
-            created_at: Instant(policy.created_at),
-            updated_at: Instant(policy.updated_at),
-        }
-    }
-}
-
-impl From<PolicyView> for PolicyDescription {
-    fn from(view: PolicyView) -> Self {
-        let rights = RightName::rights(&view.rights);
-        Self::new(&view.name, rights, view.created_at.0, view.updated_at.0)
-    }
-}
-
 impl From<&[PolicyDescription]> for PolicyList {
     fn from(policies: &[PolicyDescription]) -> Self {
         Self { policies: policies.iter().map(PolicyView::from).collect() }
-    }
-}
-
-impl From<&PolicyKeys> for PolicyKeysView {
-    fn from(keys: &PolicyKeys) -> Self {
-        Self {
-            name: keys.policy.name.to_string(),
-            rights: RightName::of(keys.policy.rights),
-            primary_key: KeyForm::from(&keys.primary),
-            secondary_key: KeyForm::from(&keys.secondary),
-            created_at: Instant(keys.policy.created_at),
-            updated_at: Instant(keys.policy.updated_at),
-        }
-    }
-}
-
-impl TryFrom<PolicyKeysView> for PolicyKeys {
-    type Error = Rejection;
-
-    fn try_from(view: PolicyKeysView) -> Result<Self, Rejection> {
-        let rights = RightName::rights(&view.rights);
-        let (created_at, updated_at) = (view.created_at.0, view.updated_at.0);
-        Ok(Self {
-            primary: view.primary_key.to_key()?,
-            secondary: view.secondary_key.to_key()?,
-            policy: PolicyDescription::new(&view.name, rights, created_at, updated_at),
-        })
     }
 }

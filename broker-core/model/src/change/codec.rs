@@ -68,7 +68,7 @@ pub use key::{
     overlay_key, overlays_key, peer_key, peer_source_key, policies_key, queue_entry_key, read_key,
     rule_key, session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
 };
-pub use policy::{PolicyRecord, read_instant, read_policies, write_instant, write_policies};
+pub use policy::{read_instant, read_policies, write_instant, write_policies};
 use reader::{Reader, write_text};
 pub use record::{
     Counters, NamespaceFacts, SessionStateRecord, read_acceptance, read_counters,

@@ -193,8 +193,8 @@ fn policies_batch(id: EntityId, policies: &[Arc<Policy>]) -> Batch {
         batch.delete(&key);
         return batch;
     }
-    let records: Vec<_> = policies.iter().map(|policy| policy.record()).collect();
-    batch.put(&key, |value| codec::write_policies(records.iter(), value));
+    let policies = policies.iter().map(|policy| policy.properties());
+    batch.put(&key, |value| codec::write_policies(policies, value));
     batch
 }
 

@@ -140,9 +140,9 @@ fn read(loaded: &mut StoredNamespace, key: &[u8], value: &[u8]) -> Option<()> {
             loaded.ended_anonymous_access = true;
         }
         POLICIES => {
-            let records = codec::read_policies(value).ok()?;
-            let policies = records.iter().map(|record| Policy::restore(record).map(Arc::new));
-            loaded.policies.insert(id()?, policies.collect::<Option<Vec<_>>>()?);
+            let policies = codec::read_policies(value).ok()?.into_iter();
+            let policies = policies.map(|policy| Arc::new(Policy::new(policy)));
+            loaded.policies.insert(id()?, policies.collect());
         }
         _ => return None,
     }

@@ -26,7 +26,7 @@ async fn invalid_token_grants_nothing_at_a_topic() {
     for owner in ["", "news"] {
         let name = format!("Manage{owner}");
         let anew = || server.broker.regenerate_key(owner, &name, WhichKey::Secondary, None);
-        let retired = anew().await.unwrap().secondary.reveal().to_owned();
+        let retired = anew().await.unwrap().secondary_key.reveal().to_owned();
         anew().await.unwrap();
         let (latest, past) = (Timestamp::NEVER, Timestamp::from_unix_ms(1_000));
         for (why, token) in [

@@ -191,11 +191,8 @@ pub async fn start() -> Server {
     server.broker.create_subscription("news", "audit", properties, Vec::new()).await.unwrap();
     for owner in ["", "orders", "sibling", "news"] {
         for right in Right::ALL {
-            let properties = PolicyUpdate {
-                rights: Some(rights_of(right)),
-                primary_key: KeyText::parse(KEY).ok(),
-                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
-            };
+            let properties = PolicyUpdate::of(rights_of(right))
+                .with_keys(KeyText::parse(KEY).ok(), KeyText::parse(RETIRED_KEY).ok());
             // Names are unique to an entity, so that a name shows its owner.
             let name = format!("{}{owner}", right.name());
             server.broker.create_policy(owner, &name, properties).await.unwrap();

@@ -99,11 +99,8 @@ impl World {
     }
 
     async fn add_policy(&self, owner: &str, name: &str, rights: &[Right]) {
-        let properties = PolicyUpdate {
-            rights: Some(rights.iter().copied().collect()),
-            primary_key: KeyText::parse(KEY).ok(),
-            secondary_key: KeyText::parse(RETIRED_KEY).ok(),
-        };
+        let properties = PolicyUpdate::of(rights.iter().copied().collect())
+            .with_keys(KeyText::parse(KEY).ok(), KeyText::parse(RETIRED_KEY).ok());
         let admin = self.full.admin();
         if admin.create_policy(owner, name, properties).await.is_ok() {
             admin.regenerate_key(owner, name, WhichKey::Secondary, None).await.unwrap();

@@ -316,11 +316,8 @@ async fn arrange(server: &Server) {
     server.broker.update_queue("orders", QueueUpdate::default(), None).await.ok();
     for owner in OWNERS {
         for right in Right::ALL {
-            let properties = PolicyUpdate {
-                rights: Some(rights_of(right)),
-                primary_key: KeyText::parse(KEY).ok(),
-                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
-            };
+            let properties = PolicyUpdate::of(rights_of(right))
+                .with_keys(KeyText::parse(KEY).ok(), KeyText::parse(RETIRED_KEY).ok());
             let name = policy(right, owner);
             if server.broker.create_policy(owner, &name, properties).await.is_ok() {
                 let which = WhichKey::Secondary;

@@ -41,11 +41,8 @@ async fn arrange(server: &Server) {
     }
     for owner in ["", "orders", "sibling"] {
         for right in Right::ALL {
-            let properties = PolicyUpdate {
-                rights: Some(rights_of(right)),
-                primary_key: KeyText::parse(KEY).ok(),
-                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
-            };
+            let properties = PolicyUpdate::of(rights_of(right))
+                .with_keys(KeyText::parse(KEY).ok(), KeyText::parse(RETIRED_KEY).ok());
             // Names differ between entities, so that a name identifies its entity.
             let name = format!("{}{}", right.name(), owner);
             if server.broker.create_policy(owner, &name, properties).await.is_ok() {

@@ -350,11 +350,8 @@ async fn furnished() -> Server {
     server.broker.create_subscription("news", "steps", sessions, vec![nothing]).await.unwrap();
     for owner in OWNERS {
         for right in Right::ALL {
-            let properties = PolicyUpdate {
-                rights: Some(rights_of(right)),
-                primary_key: KeyText::parse(KEY).ok(),
-                secondary_key: KeyText::parse(RETIRED_KEY).ok(),
-            };
+            let properties = PolicyUpdate::of(rights_of(right))
+                .with_keys(KeyText::parse(KEY).ok(), KeyText::parse(RETIRED_KEY).ok());
             let name = format!("{}{owner}", right.name());
             server.broker.create_policy(owner, &name, properties).await.unwrap();
             let which = WhichKey::Secondary;

@@ -9,6 +9,7 @@ use crate::description::{
 use crate::ids::{EntityId, SequenceNumber};
 use crate::limits::Limits;
 use crate::path::SubQueue;
+use crate::policy::{KeyText, PolicyDescription, PolicyKeys, Right, Rights};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transfer::peer::{PeerRecord, PeerSource};
 
@@ -476,18 +477,23 @@ fn policies_stay_readable() {
     let golden =
         b"\x01\x00\x00\x00\x01\x00\x00\x00\x04team\x03\x00\x00\x00\x02k1\x00\x00\x00\x02k2\
         \x00\x00\x00\x00\x00\x00\x00\x11\x00\x00\x00\x00\x00\x00\x00\x12";
-    let policy = PolicyRecord {
-        name: "team".into(),
-        rights: 3,
-        keys: ["k1".into(), "k2".into()],
-        created_at: Timestamp::from_ticks(0x11),
-        updated_at: Timestamp::from_ticks(0x12),
+    let policy = PolicyKeys {
+        policy: PolicyDescription {
+            name: "team".into(),
+            rights: Rights::of(Right::Send).and(Right::Listen),
+            created_at: Timestamp::from_ticks(0x11),
+            updated_at: Timestamp::from_ticks(0x12),
+        },
+        primary_key: KeyText::stored("k1"),
+        secondary_key: KeyText::stored("k2"),
     };
     let mut written = Vec::new();
     write_policies([policy.clone()].iter(), &mut written);
     assert_eq!(written, golden);
     assert_eq!(read_policies(golden), Ok(vec![policy]));
     assert!(read_policies(&golden[..golden.len() - 1]).is_err());
+    let unknown_right = [&golden[..13], &[8], &golden[14..]].concat();
+    assert_eq!(read_policies(&unknown_right), Err("unknown right"));
     assert_eq!(read_policies(b"\x01\x00\x00\x00\x00"), Ok(Vec::new()));
     let key = policies_key(EntityId(7));
     assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\x07");

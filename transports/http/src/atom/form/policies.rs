@@ -19,13 +19,8 @@ const KIND: &str = "SharedAccessAuthorizationRule";
 /// Claim type and value of each such rule.
 const CLAIM: [(&str, &str); 2] = [("ClaimType", "SharedAccessKey"), ("ClaimValue", "None")];
 
-/// A policy in a request.
-pub(in crate::atom) struct PolicyForm {
-    name: String,
-    rights: Rights,
-    primary_key: Option<KeyText>,
-    secondary_key: Option<KeyText>,
-}
+/// A policy in a request, by its name.
+pub(in crate::atom) type PolicyForm = (Box<str>, PolicyUpdate);
 
 /// The policies of an entity in an answer.
 pub(in crate::atom) struct PolicyViews(Vec<PolicyKeys>);
@@ -40,10 +35,10 @@ pub(in crate::atom) fn read(description: &Element) -> Result<Option<Vec<PolicyFo
     };
     let rules = list.children.iter().filter(|rule| rule.is(SB, RULE));
     let said = rules.map(read_one).collect::<Result<Vec<_>, _>>()?;
-    for (place, one) in said.iter().enumerate() {
+    for (place, (name, _)) in said.iter().enumerate() {
         let mut before = said.iter().take(place);
-        if before.any(|other| other.name.eq_ignore_ascii_case(&one.name)) {
-            let detail = format!("{LIST} has the KeyName `{}` twice; keep one", one.name);
+        if before.any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            let detail = format!("{LIST} has the KeyName `{name}` twice; keep one");
             return Err(Refusal::argument(detail));
         }
     }
@@ -66,8 +61,7 @@ fn read_one(rule: &Element) -> Result<PolicyForm, Refusal> {
     }
     let mut rights = Rights::NONE;
     for right in rule.child(SB, "Rights").iter().flat_map(|it| &it.children) {
-        let named = Right::ALL.into_iter().find(|it| it.name() == right.text.trim());
-        let Some(right) = named else {
+        let Some(right) = Right::named(right.text.trim()) else {
             let detail = format!("policy `{name}`: AccessRights must be Send, Listen or Manage");
             return Err(Refusal::argument(detail));
         };
@@ -77,14 +71,10 @@ fn read_one(rule: &Element) -> Result<PolicyForm, Refusal> {
         "" => Ok(None),
         text => KeyText::parse(text).map(Some),
     };
-    let said = PolicyForm {
-        name: name.to_owned(),
-        rights,
-        primary_key: key(text("PrimaryKey"))?,
-        secondary_key: key(text("SecondaryKey"))?,
-    };
-    said.update().validate(name)?;
-    Ok(said)
+    let said =
+        PolicyUpdate::of(rights).with_keys(key(text("PrimaryKey"))?, key(text("SecondaryKey"))?);
+    said.validate(name)?;
+    Ok((name.into(), said))
 }
 
 /// Checks that policies could replace the current ones of an entity, before the entity is created
@@ -96,7 +86,7 @@ pub(in crate::atom) async fn judge(
 ) -> Result<(), Refusal> {
     match said {
         None | Some([]) => Ok(()),
-        Some(said) => Ok(exchange.access.judge_policies(path, updates(said)).await?),
+        Some(said) => Ok(exchange.access.judge_policies(path, said.to_vec()).await?),
     }
 }
 
@@ -113,7 +103,7 @@ pub(in crate::atom) async fn replace(
         Some(said) if !said.is_empty() || has_policies(exchange, path).await? => said,
         Some(_) | None => return Ok(PolicyReader::of(exchange, path).await.read(path).await),
     };
-    match access.manage(path, Management::ReplacePolicies(updates(&said))).await? {
+    match access.manage(path, Management::ReplacePolicies(said)).await? {
         Managed::KeysOfPolicies(keys) => Ok(PolicyViews(keys)),
         _ => Err(Refusal::unexpected()),
     }
@@ -123,20 +113,6 @@ async fn has_policies(exchange: &Exchange, path: &str) -> Result<bool, Refusal> 
     match exchange.access.manage(path, Management::Policies).await? {
         Managed::Policies(policies) => Ok(!policies.is_empty()),
         _ => Err(Refusal::unexpected()),
-    }
-}
-
-fn updates(said: &[PolicyForm]) -> Vec<(Box<str>, PolicyUpdate)> {
-    said.iter().map(|said| (said.name.as_str().into(), said.update())).collect()
-}
-
-impl PolicyForm {
-    fn update(&self) -> PolicyUpdate {
-        PolicyUpdate {
-            rights: Some(self.rights),
-            primary_key: self.primary_key.clone(),
-            secondary_key: self.secondary_key.clone(),
-        }
     }
 }
 
@@ -193,16 +169,14 @@ pub(super) fn orders(description: &Element) -> Option<Vec<Element>> {
 
 /// Returns the rights of a policy in their stored order, if that is known and has the same rights.
 fn in_order(name: &str, rights: Rights, kept: &StoredElements) -> Vec<Right> {
-    let all = || Right::ALL.into_iter().filter(|right| rights.contains(*right));
     let known = kept.own(ORDER).filter_map(|text| text.split_once(' '));
-    let said =
-        known.filter(|(_, known)| known.eq_ignore_ascii_case(name)).find_map(|(order, _)| {
-            let named = |text: &str| Right::ALL.into_iter().find(|right| right.name() == text);
-            order.split(',').map(named).collect::<Option<Vec<Right>>>()
-        });
-    let is_same =
-        |said: &Vec<Right>| said.len() == all().count() && all().all(|right| said.contains(&right));
-    said.filter(is_same).unwrap_or_else(|| all().collect())
+    let said = known
+        .filter(|(_, known)| known.eq_ignore_ascii_case(name))
+        .find_map(|(order, _)| order.split(',').map(Right::named).collect::<Option<Vec<Right>>>());
+    let is_same = |said: &Vec<Right>| {
+        said.len() == rights.iter().count() && rights.iter().all(|right| said.contains(&right))
+    };
+    said.filter(is_same).unwrap_or_else(|| rights.iter().collect())
 }
 
 fn write_one(xml: &mut Xml, keys: &PolicyKeys, kept: &StoredElements) {
@@ -215,6 +189,6 @@ fn write_one(xml: &mut Xml, keys: &PolicyKeys, kept: &StoredElements) {
         }
     });
     xml.leaf("KeyName", &keys.policy.name);
-    xml.leaf("PrimaryKey", keys.primary.reveal());
-    xml.leaf("SecondaryKey", keys.secondary.reveal());
+    xml.leaf("PrimaryKey", keys.primary_key.reveal());
+    xml.leaf("SecondaryKey", keys.secondary_key.reveal());
 }
