@@ -25,7 +25,8 @@
 
 // Words: plain values.
 pub use peeklock_words::{
-    condition, description, error, ids, kind, limits, message, path, policy_properties, rule, time,
+    condition, correlation_properties, description, error, ids, kind, limits, message, path,
+    policy_properties, rule, time,
 };
 // The model.
 pub use peeklock_model::{change, effect};

@@ -3,7 +3,6 @@
 
 use clap::Args;
 use peeklock::message::Value;
-use peeklock::rule::sql::Parameters;
 use peeklock::rule::{
     CorrelationField, CorrelationFilter, DEFAULT_RULE, Filter, RuleDescription, SqlText,
     SystemProperty,
@@ -131,10 +130,7 @@ impl FilterFlags {
 }
 
 fn sql(text: &str, parameters: &[Property]) -> SqlText {
-    let parameters = parameters
-        .iter()
-        .fold(Parameters::new(), |all, (name, value)| all.with(name, value.clone()));
-    SqlText { text: text.into(), parameters }
+    SqlText { text: text.into(), parameters: parameters.iter().cloned().collect() }
 }
 
 /// A filter in words.

@@ -48,7 +48,7 @@ pub use policy::{
 pub use property::PropertyValueSchema;
 pub use property::{PropertyMap, write_map, write_value};
 pub use retry::RetryPolicyForm;
-pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm};
+pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm, sql_text};
 pub use runtime::{Runtime, SubscriptionRuntime, TopicRuntime};
 pub use size::{IN_JSON_FACTOR, as_text, message_in_json_max, size_in_json};
 pub use text::{Guid, Instant, Span, Token};

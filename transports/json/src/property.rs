@@ -29,6 +29,19 @@ pub struct PropertyMap(
     pub Vec<(String, Value)>,
 );
 
+impl PropertyMap {
+    /// Returns the properties, or none if there are no pairs.
+    pub fn not_empty<N: Into<String>>(pairs: impl Iterator<Item = (N, Value)>) -> Option<Self> {
+        let pairs: Vec<_> = pairs.map(|(name, value)| (name.into(), value)).collect();
+        (!pairs.is_empty()).then_some(Self(pairs))
+    }
+
+    /// Returns the names and values.
+    pub fn into_pairs<N: From<String>>(self) -> impl Iterator<Item = (N, Value)> {
+        self.0.into_iter().map(|(name, value)| (name.into(), value))
+    }
+}
+
 /// A value of an application property: plain, or with its type.
 #[cfg(feature = "schema")]
 #[derive(utoipa::ToSchema)]

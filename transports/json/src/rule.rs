@@ -1,8 +1,8 @@
 //! JSON forms of rules, and of the explanations of their results. The HTTP and WebSocket transports
 //! and the command line use them.
 
+use peeklock_core::correlation_properties;
 use peeklock_core::error::Rejection;
-use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{
     CorrelationFilter, Explanation, Filter, FilterTest, Read, RuleDescription, SqlText, Verdict,
 };
@@ -34,47 +34,58 @@ pub struct RuleForm {
     created_at: Option<Instant>,
 }
 
-/// A filter. Its type determines which properties it may have: `sql` and `parameters` for `sql`,
-/// the others for `correlation`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct FilterForm {
-    /// `true` selects every message, `false` none, `sql` the messages for which the expression is
-    /// true, `correlation` the messages with exactly these values.
-    #[serde(rename = "type")]
-    kind: FilterKind,
-    /// The expression of an SQL filter.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schema(example = "region = 'eu' AND price > @limit"))]
-    sql: Option<String>,
-    /// Values of the parameters in the expression; names with or without `@`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema",
-        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
-    parameters: Option<PropertyMap>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    correlation_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subject: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to_session_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content_type: Option<String>,
-    /// Values of application properties.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema",
-        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
-    properties: Option<PropertyMap>,
+macro_rules! filter_form {
+    ($($(#[$_doc:meta])* $field:ident, $_json:literal, $_key:literal, $_element:literal, $_property:ident;)+) => {
+        /// A filter. Its type determines which properties it may have: `sql` and `parameters` for `sql`,
+        /// the others for `correlation`.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct FilterForm {
+            /// `true` selects every message, `false` none, `sql` the messages for which the expression is
+            /// true, `correlation` the messages with exactly these values.
+            #[serde(rename = "type")]
+            kind: FilterKind,
+            /// The expression of an SQL filter.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schema(example = "region = 'eu' AND price > @limit"))]
+            sql: Option<String>,
+            /// Values of the parameters in the expression; names with or without `@`.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema",
+                schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
+            parameters: Option<PropertyMap>,
+            $(#[serde(skip_serializing_if = "Option::is_none")]
+            $field: Option<String>,)+
+            /// Values of application properties.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema",
+                schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>))]
+            properties: Option<PropertyMap>,
+        }
+
+        impl FilterForm {
+            fn correlation(&self) -> CorrelationFilter {
+                CorrelationFilter {
+                    $($field: self.$field.as_deref().map(Box::from),)+
+                    properties: self.properties.clone().unwrap_or_default().into_pairs().collect(),
+                }
+            }
+        }
+
+        impl From<&CorrelationFilter> for FilterForm {
+            fn from(filter: &CorrelationFilter) -> Self {
+                Self {
+                    $($field: filter.$field.as_deref().map(String::from),)+
+                    properties: PropertyMap::not_empty(filter.properties.iter().cloned()),
+                    ..Self::of(FilterKind::Correlation)
+                }
+            }
+        }
+    };
 }
+
+correlation_properties!(filter_form);
 
 /// The types of filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,12 +213,12 @@ impl RuleForm {
 
 impl From<&RuleDescription> for RuleForm {
     fn from(rule: &RuleDescription) -> Self {
-        let is_known = rule.created_at != Timestamp::NONE;
+        let RuleDescription { name, filter, action, created_at, extensions: _ } = rule;
         Self {
-            name: Some(rule.name.to_string()),
-            filter: Some(FilterForm::from(&rule.filter)),
-            action: rule.action.as_ref().map(SqlForm::from),
-            created_at: is_known.then_some(Instant(rule.created_at)),
+            name: Some(name.to_string()),
+            filter: Some(FilterForm::from(filter)),
+            action: action.as_ref().map(SqlForm::from),
+            created_at: (*created_at != Timestamp::NONE).then_some(Instant(*created_at)),
         }
     }
 }
@@ -225,20 +236,6 @@ impl TryFrom<&RuleForm> for RuleDescription {
 impl FilterForm {
     fn of(kind: FilterKind) -> Self {
         Self { kind, ..Self::default() }
-    }
-
-    /// The broker properties, in the order of `CorrelationFilter::FIELDS`.
-    const fn texts(&mut self) -> [&mut Option<String>; 8] {
-        [
-            &mut self.correlation_id,
-            &mut self.message_id,
-            &mut self.to,
-            &mut self.reply_to,
-            &mut self.subject,
-            &mut self.session_id,
-            &mut self.reply_to_session_id,
-            &mut self.content_type,
-        ]
     }
 
     fn to_filter(&self) -> Result<Filter, Rejection> {
@@ -265,18 +262,6 @@ impl FilterForm {
             FilterKind::Correlation => Ok(Filter::Correlation(correlation)),
         }
     }
-
-    fn correlation(&self) -> CorrelationFilter {
-        let mut form = self.clone();
-        let mut filter = CorrelationFilter::default();
-        for (field, text) in CorrelationFilter::FIELDS.iter().zip(form.texts()) {
-            field.set(&mut filter, text.take().map(String::into_boxed_str));
-        }
-        let properties = form.properties.unwrap_or_default().0;
-        filter.properties =
-            properties.into_iter().map(|(key, value)| (key.into(), value)).collect();
-        filter
-    }
 }
 
 impl From<&Filter> for FilterForm {
@@ -289,17 +274,7 @@ impl From<&Filter> for FilterForm {
                 parameters: parameters(sql),
                 ..Self::of(FilterKind::Sql)
             },
-            Filter::Correlation(filter) => {
-                let mut form = Self::of(FilterKind::Correlation);
-                for (field, text) in CorrelationFilter::FIELDS.iter().zip(form.texts()) {
-                    *text = field.get(filter).map(str::to_owned);
-                }
-                let pairs = filter.properties.iter();
-                let pairs: Vec<_> =
-                    pairs.map(|(key, value)| (key.to_string(), value.clone())).collect();
-                form.properties = (!pairs.is_empty()).then_some(PropertyMap(pairs));
-                form
-            }
+            Filter::Correlation(filter) => Self::from(filter),
         }
     }
 }
@@ -316,18 +291,18 @@ impl From<&SqlText> for SqlForm {
     }
 }
 
-fn sql_text(text: &str, values: Option<&PropertyMap>) -> SqlText {
-    let values = values.iter().flat_map(|PropertyMap(values)| values);
-    let parameters = values
-        .fold(Parameters::new(), |parameters, (name, value)| parameters.with(name, value.clone()));
-    SqlText { text: text.into(), parameters }
+/// Returns a text with the values of its parameters.
+#[must_use]
+pub fn sql_text(text: &str, values: Option<&PropertyMap>) -> SqlText {
+    let parameters = values.into_iter().flat_map(|PropertyMap(values)| values.iter().cloned());
+    SqlText { text: text.into(), parameters: parameters.collect() }
 }
 
 /// Returns the parameters with `@` before their names, as in the text.
 fn parameters(sql: &SqlText) -> Option<PropertyMap> {
-    let pairs = sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value.clone()));
-    let pairs: Vec<_> = pairs.collect();
-    (!pairs.is_empty()).then_some(PropertyMap(pairs))
+    PropertyMap::not_empty(
+        sql.parameters.iter().map(|(name, value)| (format!("@{name}"), value.clone())),
+    )
 }
 
 impl From<&Explanation> for ExplanationView {

@@ -47,7 +47,33 @@ impl CorrelationField {
     }
 }
 
-/// Generates the filter and its table: one row for each broker property, in the order of records and of AMQP (AMQ-24).
+/// The list of the broker properties that a correlation filter compares, with their names on each
+/// interface, in the order of records and of AMQP (TOP-18, AMQ-24): passes it to a macro, which
+/// generates a form of the filter.
+#[macro_export]
+macro_rules! correlation_properties {
+    ($form:ident) => {
+        $form! {
+            /// CorrelationId.
+            correlation_id, "correlationId", "correlation-id", "CorrelationId", CorrelationId;
+            /// MessageId.
+            message_id, "messageId", "message-id", "MessageId", MessageId;
+            /// To.
+            to, "to", "to", "To", To;
+            /// ReplyTo.
+            reply_to, "replyTo", "reply-to", "ReplyTo", ReplyTo;
+            /// Subject, also known as Label.
+            subject, "subject", "label", "Label", Subject;
+            /// SessionId.
+            session_id, "sessionId", "session-id", "SessionId", SessionId;
+            /// ReplyToSessionId.
+            reply_to_session_id, "replyToSessionId", "reply-to-session-id", "ReplyToSessionId", ReplyToSessionId;
+            /// ContentType.
+            content_type, "contentType", "content-type", "ContentType", ContentType;
+        }
+    };
+}
+
 macro_rules! correlation_filter {
     ($($(#[$doc:meta])* $field:ident, $json:literal, $key:literal, $element:literal, $property:ident;)+) => {
         /// Values that a message must all have (TOP-19).
@@ -73,24 +99,7 @@ macro_rules! correlation_filter {
     };
 }
 
-correlation_filter! {
-    /// CorrelationId.
-    correlation_id, "correlationId", "correlation-id", "CorrelationId", CorrelationId;
-    /// MessageId.
-    message_id, "messageId", "message-id", "MessageId", MessageId;
-    /// To.
-    to, "to", "to", "To", To;
-    /// ReplyTo.
-    reply_to, "replyTo", "reply-to", "ReplyTo", ReplyTo;
-    /// Subject, also known as Label.
-    subject, "subject", "label", "Label", Subject;
-    /// SessionId.
-    session_id, "sessionId", "session-id", "SessionId", SessionId;
-    /// ReplyToSessionId.
-    reply_to_session_id, "replyToSessionId", "reply-to-session-id", "ReplyToSessionId", ReplyToSessionId;
-    /// ContentType.
-    content_type, "contentType", "content-type", "ContentType", ContentType;
-}
+correlation_properties!(correlation_filter);
 
 /// A constrained property, in the spelling of the filter.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -18,7 +18,6 @@ mod tests;
 
 use super::{Reader, write_text};
 use crate::message::Value;
-use crate::rule::sql::Parameters;
 use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 
 /// Version of a rule that ends with its extensions.
@@ -86,10 +85,7 @@ fn write_sql(sql: &SqlText, value: &mut Vec<u8>) {
 
 fn read_sql(reader: &mut Reader<'_>) -> Result<SqlText, &'static str> {
     let text = reader.text()?;
-    let parameters = read_pairs(reader)?
-        .into_iter()
-        .fold(Parameters::new(), |parameters, (name, value)| parameters.with(&name, value));
-    Ok(SqlText { text, parameters })
+    Ok(SqlText { text, parameters: read_pairs(reader)?.into_iter().collect() })
 }
 
 fn write_correlation(filter: &CorrelationFilter, value: &mut Vec<u8>) {

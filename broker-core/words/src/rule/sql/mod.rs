@@ -80,6 +80,13 @@ pub(in crate::rule) enum Target {
     NoSuchProperty,
 }
 
+impl<N: AsRef<str>> FromIterator<(N, Value)> for Parameters {
+    fn from_iter<I: IntoIterator<Item = (N, Value)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter();
+        pairs.fold(Self::new(), |parameters, (name, value)| parameters.with(name.as_ref(), value))
+    }
+}
+
 impl Parameters {
     /// No parameters.
     #[must_use]

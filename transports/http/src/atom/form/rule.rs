@@ -3,7 +3,6 @@
 
 use peeklock_core::error::Rejection;
 use peeklock_core::path::{EntityAddress, EntityName};
-use peeklock_core::rule::sql::Parameters;
 use peeklock_core::rule::{CorrelationFilter, DEFAULT_RULE, Filter, RuleDescription, SqlText};
 use peeklock_core::time::Timestamp;
 
@@ -86,11 +85,8 @@ fn read_sql(element: &Element, spelled: &mut Vec<Element>) -> Result<SqlText, Re
     let Some(text) = element.child(SB, "SqlExpression") else {
         return Err(Refusal::argument("the filter or action has no SqlExpression"));
     };
-    let pairs = noted(read_pairs(element, "Parameters")?, spelled);
-    let parameters =
-        pairs.into_iter().fold(Parameters::new(), |parameters, Pair { name, value, .. }| {
-            parameters.with(&name, value)
-        });
+    let pairs = noted(read_pairs(element, "Parameters")?, spelled).into_iter();
+    let parameters = pairs.map(|it| (it.name, it.value)).collect();
     Ok(SqlText { text: text.text.as_str().into(), parameters })
 }
 
@@ -124,23 +120,24 @@ pub(in crate::atom) fn entry(
 }
 
 fn write(xml: &mut Xml, rule: &RuleDescription) {
-    let kept = StoredElements::stored(rule.extensions.as_deref());
+    let RuleDescription { name, filter, action, created_at, extensions } = rule;
+    let kept = StoredElements::stored(extensions.as_deref());
     let spelling = |name: &str| {
         let is_so = |it: &Spelling| kept.own(it.name()).any(|known| same_name(known, name));
         Spelling::ALL.into_iter().find(is_so)
     };
-    match &rule.filter {
+    match filter {
         Filter::True => write_constant(xml, "TrueFilter", "1=1"),
         Filter::False => write_constant(xml, "FalseFilter", "1=0"),
         Filter::Sql(sql) => write_sql(xml, ("Filter", "SqlFilter"), sql, spelling),
         Filter::Correlation(filter) => write_correlation(xml, filter, spelling),
     }
-    match &rule.action {
+    match action {
         Some(sql) => write_sql(xml, ("Action", "SqlRuleAction"), sql, spelling),
         None => xml.leaf_with("Action", &[("i:type", "EmptyRuleAction")], ""),
     }
-    xml.leaf("CreatedAt", &rule.created_at.to_string());
-    xml.leaf("Name", &rule.name);
+    xml.leaf("CreatedAt", &created_at.to_string());
+    xml.leaf("Name", name);
     kept.write_rest(xml, &[]);
 }
 

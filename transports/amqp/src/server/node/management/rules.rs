@@ -202,15 +202,16 @@ async fn list(
 }
 
 fn write_rule(pieces: &mut Pieces, rule: &RuleDescription) {
+    let RuleDescription { name, filter, action, created_at, extensions: _ } = rule;
     let mut items = Pieces::default();
-    write_filter(&mut items, &rule.filter);
-    match &rule.action {
+    write_filter(&mut items, filter);
+    match action {
         Some(action) => write_sql(&mut items, described::SQL_ACTION, action),
         // Never null (AMQP-87).
         None => write_described(&mut items, described::NO_ACTION, Pieces::default(), 0),
     }
-    write::text(&mut items, &rule.name);
-    write::timestamp(&mut items, rule.created_at.unix_ms());
+    write::text(&mut items, name);
+    write::timestamp(&mut items, created_at.unix_ms());
     write_described(pieces, described::RULE, items, 4);
 }
 
@@ -239,7 +240,8 @@ fn write_filter(pieces: &mut Pieces, filter: &Filter) {
                 map.put(&encoded);
             }
             items.map(map, 2 * filter.properties.len());
-            write_described(pieces, described::CORRELATION_FILTER, items, 9);
+            let count = CorrelationFilter::FIELDS.len() + 1;
+            write_described(pieces, described::CORRELATION_FILTER, items, count);
         }
     }
 }
