@@ -1,6 +1,6 @@
-//! The texts that repeat the table of properties contain every property of queues, topics and
-//! subscriptions. All other interfaces read the table
-//! (`broker-core/words/src/description/schema.rs`).
+//! The texts that repeat the tables of properties contain every property of queues, topics,
+//! subscriptions, rules and policies. Other interfaces read the tables, which are in `broker-core/words/src`: for entities
+//! `description/schema.rs`, for policies `policy.rs`, for correlation filters `rule/correlation.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,12 +10,109 @@ use peeklock_core::description::{
     SubscriptionDescription, TopicDescription,
 };
 use peeklock_core::limits::Limits;
-use peeklock_core::rule::CorrelationFilter;
+use peeklock_core::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use peeklock_core::time::TimeSpan;
 
 use crate::{read, root};
 
 const PAGE: &str = "docs/reference/entities.md";
+
+/// The properties of a rule, with their names in JSON, in the configuration, on the command line, over AMQP and in Atom;
+/// `-` where an interface lacks the property. Correlation filters have a table.
+const RULE: [[&str; 6]; 8] = [
+    [
+        "name",
+        "name",
+        "RULE",
+        "rule-name",
+        "Name",
+        "Name, unique in the subscription, ignoring case",
+    ],
+    [
+        "filter.type",
+        "filter",
+        "--all",
+        "sql-filter",
+        "Filter",
+        "Kind of filter: it selects every message, none, or by one of the following properties",
+    ],
+    ["filter.sql", "sql", "--sql", "expression", "SqlExpression", "Condition in SQL"],
+    [
+        "filter.parameters",
+        "sql_parameters",
+        "--parameter",
+        "-",
+        "Parameters",
+        "Values of the parameters in the condition",
+    ],
+    [
+        "filter.properties",
+        "correlation",
+        "--correlation",
+        "properties",
+        "Properties",
+        "Values that application properties must have",
+    ],
+    ["action.sql", "action", "--action", "sql-rule-action", "SqlRuleAction", "Changes in SQL"],
+    [
+        "action.parameters",
+        "action_parameters",
+        "--action-parameter",
+        "-",
+        "Parameters",
+        "Values of the parameters in the changes",
+    ],
+    ["createdAt", "-", "-", "-", "CreatedAt", "Time of creation, set by the broker"],
+];
+
+/// Compiles only while `RULE` and the table of correlation filters can have a row for each part of a rule. A new part needs a
+/// row.
+const fn every_part_has_a_row(rule: &RuleDescription) {
+    let RuleDescription { name: _, filter, action, created_at: _, extensions: _ } = rule;
+    match filter {
+        Filter::True | Filter::False | Filter::Correlation(_) => {}
+        Filter::Sql(SqlText { text: _, parameters: _ }) => {}
+    }
+    if let Some(SqlText { text: _, parameters: _ }) = action {}
+}
+
+/// Properties of policies, each with its name and documentation.
+type Listed = &'static [(&'static str, &'static str)];
+
+macro_rules! policy_names {
+    (
+        given { $($(#[doc = $doc:literal])* $given:ident: $_kind:ty as $_json:ty = $_label:literal,)+ }
+        secret { $($(#[doc = $secret_doc:literal])* $secret:ident = $_secret_label:literal,)+ }
+        instants { $($(#[doc = $instant_doc:literal])* $instant:ident = $_instant_label:literal,)+ }
+    ) => {
+        const GIVEN: Listed = &[$((stringify!($given), concat!($($doc),*)),)+];
+        const SECRET: Listed = &[$((stringify!($secret), concat!($($secret_doc),*)),)+];
+        const INSTANTS: Listed = &[$((stringify!($instant), concat!($($instant_doc),*)),)+];
+    };
+}
+
+peeklock_core::policy_properties!(policy_names);
+
+/// A name in the spelling of JSON.
+fn in_json(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |text, word| text + &word[..1].to_uppercase() + &word[1..])
+}
+
+/// The names of some properties of policies in JSON.
+fn of_policies(listed: &[Listed]) -> BTreeSet<String> {
+    listed.iter().copied().flatten().map(|(name, _)| in_json(name)).collect()
+}
+
+/// The names in JSON of the properties in a part of a rule; the rule itself is the part `""`.
+fn of_rules(part: &str) -> BTreeSet<String> {
+    let names = RULE.iter().filter_map(|[json, ..]| match part {
+        "" => json.split('.').next(),
+        part => json.strip_prefix(part)?.strip_prefix('.'),
+    });
+    names.map(str::to_owned).collect()
+}
 
 fn type_in_typescript<D: Description>(facts: &Facts) -> String {
     let union = |names: Vec<&str>| {
@@ -77,6 +174,68 @@ fn types_of_the_javascript_client_have_every_property() {
     assert_eq!(members, expected, "correlation filter in peeklock.d.ts");
 }
 
+/// The names of the members in the body of an interface.
+fn members(body: &str) -> BTreeSet<String> {
+    let members = body.lines().map(str::trim).filter(|line| line.ends_with(';'));
+    let name = |line: &str| line.split([':', '?']).next().unwrap_or_default().to_owned();
+    members.map(name).collect()
+}
+
+/// TOP-14: the types of the JavaScript client have every property of a rule.
+#[test]
+fn types_of_the_javascript_client_have_every_property_of_a_rule() {
+    let types = read("transports/websocket/js/peeklock.d.ts");
+    let rule: BTreeSet<_> = ["NewRule", "Rule"]
+        .into_iter()
+        .flat_map(|name| members(interface(&types, name).1))
+        .collect();
+    assert_eq!(rule, of_rules(""), "NewRule and Rule in peeklock.d.ts");
+    assert_eq!(members(interface(&types, "SqlText").1), of_rules("action"), "SqlText");
+}
+
+/// SEC-02, TOP-14: the schemas of the JSON API have exactly the properties of rules and policies.
+#[test]
+fn schemas_have_every_property_of_rules_and_policies() {
+    let document: serde_json::Value = serde_json::from_str(&peeklock_http::openapi_json()).unwrap();
+    let name: Listed = &[("name", "")];
+    let correlation = CorrelationFilter::FIELDS.map(|field| field.json.to_owned());
+    for (schema, expected) in [
+        ("RuleForm", of_rules("")),
+        ("FilterForm", of_rules("filter").into_iter().chain(correlation).collect()),
+        ("SqlForm", of_rules("action")),
+        ("PolicyProperties", of_policies(&[GIVEN, SECRET])),
+        ("PolicyView", of_policies(&[name, GIVEN, INSTANTS])),
+        ("PolicyKeysView", of_policies(&[name, GIVEN, SECRET, INSTANTS])),
+    ] {
+        let properties = &document["components"]["schemas"][schema]["properties"];
+        let properties: BTreeSet<String> =
+            properties.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(properties, expected, "{schema}");
+    }
+}
+
+/// TOP-14: the configuration, the command line, AMQP and Atom have every property of a rule.
+#[test]
+fn every_interface_has_the_properties_of_a_rule() {
+    let config = read("src/config/rule.rs");
+    let (_, declaration) = config.split_once("struct RuleDeclaration {").unwrap();
+    let declaration = declaration.split("\n}").next().unwrap();
+    let page = read("docs/reference/command-line.md");
+    let amqp = read("transports/amqp/src/server/node/management/rules.rs");
+    let atom = read("transports/http/src/atom/form/rule.rs");
+    every_part_has_a_row(&Filter::True.named("r"));
+    for [json, name, flag, key, element, _] in RULE {
+        for (text, name, written) in [
+            (declaration, name, format!(" {name}: ")),
+            (page.as_str(), flag, flag.to_owned()),
+            (amqp.as_str(), key, format!("\"{key}\"")),
+            (atom.as_str(), element, format!("\"{element}\"")),
+        ] {
+            assert!(name == "-" || text.contains(&written), "{json}: {name}");
+        }
+    }
+}
+
 /// ENT-31: the page about the protocol names every property.
 #[test]
 fn websocket_page_names_every_property() {
@@ -85,6 +244,20 @@ fn websocket_page_names_every_property() {
     let topic = TopicDescription::FIELDS.iter().map(|field| field.json);
     let subscription = SubscriptionDescription::FIELDS.iter().map(|field| field.json);
     for name in queue.chain(topic).chain(subscription) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    let policies = of_policies(&[GIVEN, SECRET, INSTANTS]);
+    let rules = ["", "filter", "action"].into_iter().flat_map(of_rules);
+    for name in policies.into_iter().chain(rules) {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}
+
+/// SEC-02: the page about the JSON API names the properties of policies in requests.
+#[test]
+fn rest_page_names_every_property_of_policies() {
+    let page = read("docs/reference/rest.md");
+    for name in of_policies(&[GIVEN, SECRET]) {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
 }
@@ -125,6 +298,35 @@ fn table<D: Description>() -> String {
         let name = field.json;
         writeln!(text, "| `{name}` | {kind} | {default} | {range} | {meaning}{fixed}{own} |")
             .unwrap();
+    }
+    text
+}
+
+fn rule_table() -> String {
+    let mut text =
+        "\n| JSON | Configuration | Command line | AMQP | Atom | Meaning |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for [json, name, flag, key, element, meaning] in RULE {
+        let names = [json, name, flag, key, element].map(|name| match name {
+            "-" => "-".to_owned(),
+            name => format!("`{name}`"),
+        });
+        writeln!(text, "| {} | {meaning} |", names.join(" | ")).unwrap();
+    }
+    text
+}
+
+fn policy_table() -> String {
+    let mut text = "\n| Property | In | Meaning |\n|---|---|---|\n".to_owned();
+    for (listed, place) in [
+        (GIVEN, "requests, answers"),
+        (SECRET, "requests, answers about keys"),
+        (INSTANTS, "answers"),
+    ] {
+        for (name, doc) in listed {
+            let meaning = doc.trim().trim_end_matches('.');
+            writeln!(text, "| `{}` | {place} | {meaning} |", in_json(name)).unwrap();
+        }
     }
     text
 }
@@ -170,15 +372,26 @@ line and the configuration also take forms such as `30s`. An update that does no
 {}
 ## Subscription
 {}
+## Rule
+
+An update replaces a rule as a whole. In JSON, the filter and the action are objects; the dots below stand for their
+members.
+{}
 ## Correlation filter
 
 A correlation filter of a rule compares these broker properties, each a text, and any application properties. The
 emulator's file has the names of Atom.
+{}
+## Policy
+
+A policy also has a `name`, which is part of its address. An update that does not name a property keeps its value.
 {}",
         table::<QueueDescription>(),
         table::<TopicDescription>(),
         table::<SubscriptionDescription>(),
+        rule_table(),
         filter_table(),
+        policy_table(),
     );
     if std::env::var_os("PEEKLOCK_REFERENCE").is_some_and(|value| value == "write") {
         std::fs::write(root().join(PAGE), &expected).unwrap();

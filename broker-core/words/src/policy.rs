@@ -201,7 +201,7 @@ impl Rights {
         self.0 == 0
     }
 
-    /// The rights in the set, in the order of [`Right::ALL`].
+    /// The rights in the set, in their order.
     pub fn iter(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.contains(*right))
     }
