@@ -247,9 +247,9 @@ fn drawn_query(names: &[String], values: &mut Values) -> String {
 fn watch(values: &mut Values) -> Json {
     let mut subjects = Vec::new();
     for _ in 0..values.below(18) {
-        let name = values.random.of(&[
-            "entities", "entity", "clients", "locks", "sessions", "timeline", "tap",
-        ]);
+        let name = values
+            .random
+            .of(&["entities", "entity", "clients", "locks", "sessions", "timeline", "tap"]);
         let mut subject = json!({ "name": name });
         if matches!(name, "entity" | "locks" | "sessions" | "timeline" | "tap") {
             subject["path"] = values.entity().into();
