@@ -13,7 +13,7 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::inspect::{
     ClientQuery, EntityCondition, EntityOrder, EntityPage, EntityQuery, Found, LockOrder, LockPage,
-    LockQuery, Question, ROW_COUNT_MAX, TapPage, Timeline, TimelineOf, TimelineQuery,
+    LockQuery, Question, ROW_COUNT_MAX, TapId, TapPage, Timeline, TimelineOf, TimelineQuery,
 };
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::Message;
@@ -221,6 +221,60 @@ async fn tap_shows_each_accepted_message_once_or_counts_it() {
     assert_eq!((page.heads.len(), page.omitted), (0, 0));
     send(&orders, 1).await;
     assert_eq!(numbers(&tap.next(WAIT).await.unwrap()), [124]);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+async fn poll(broker: &Broker, tap: Option<TapId>) -> TapPage {
+    match ask(broker, "orders", Question::Tap { tap }).await.unwrap() {
+        Found::Tap(page) => page,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// CON-34: a polled tap shows each message that is accepted after its first answer: also while
+/// others are accepted as it opens, and after a poll without messages.
+#[tokio::test]
+async fn polled_tap_shows_each_message_that_is_accepted_after_it_has_opened() {
+    let broker = Broker::builder().arbiters(2).start().await.unwrap();
+    broker.create_queue("orders", QueueUpdate::default()).await.unwrap();
+    let orders = broker.entity("orders").unwrap();
+    for round in 0..60 {
+        let others = {
+            let orders = orders.clone();
+            tokio::spawn(async move {
+                for _ in 0..4 {
+                    send(&orders, 1).await;
+                }
+            })
+        };
+        let tap = poll(&broker, None).await.tap;
+        let message = broker.inbound(Message::new("own"));
+        let Outcome::Accepted(own) = orders.call(Command::Send { message }).await.unwrap() else {
+            panic!()
+        };
+        others.await.unwrap();
+        let mut shown = Vec::new();
+        // A poll waits for a second if no message has come.
+        for _ in 0..5 {
+            if shown.contains(&own.0) {
+                break;
+            }
+            let page = poll(&broker, Some(tap)).await;
+            assert_eq!((page.tap, page.omitted), (tap, 0));
+            shown.extend(numbers(&page));
+        }
+        assert!(shown.contains(&own.0), "round {round}: {own:?} is not in {shown:?}");
+        assert!(shown.windows(2).all(|two| two[1] == two[0] + 1), "round {round}: {shown:?}");
+    }
+    let tap = poll(&broker, None).await.tap;
+    assert_eq!(numbers(&poll(&broker, Some(tap)).await), []);
+    let poll_of_next = poll(&broker, Some(tap));
+    let (page, ()) = tokio::join!(poll_of_next, send(&orders, 2));
+    let mut shown = numbers(&page);
+    if shown.len() == 1 {
+        shown.extend(numbers(&poll(&broker, Some(tap)).await));
+    }
+    assert_eq!(shown, [301, 302]);
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
