@@ -5,12 +5,17 @@ use std::sync::atomic::Ordering;
 
 use peeklock_core::Access;
 use peeklock_core::clients::LinkIdentity;
+use peeklock_core::command::Command;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Grant, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
-use peeklock_core::inspect::{ClientQuery, EntityOrder, EntityQuery, Found, LinkRole, Question};
+use peeklock_core::inspect::{
+    ClientQuery, EntityOrder, EntityQuery, Found, LinkRole, Question, TimelineOf, TimelineQuery,
+};
 use peeklock_core::management::{Managed, Management, Page};
+use peeklock_core::message::Message;
+use peeklock_core::time::TimeSpan;
 
 use super::world::{World, condition, in_time};
 
@@ -155,6 +160,40 @@ async fn lists_of_operators_contain_the_readable_part() {
             let refused = found(&sender, question).await;
             assert_eq!(condition(&refused), Some(Condition::Unauthorized));
         }
+    })
+    .await;
+}
+
+/// CON-28, CON-72, CON-73: the timeline of the namespace counts the messages of the entities that
+/// its reader may read. Listen is enough, on one entity or on all.
+#[tokio::test]
+async fn timeline_of_the_namespace_needs_only_listen() {
+    in_time(async {
+        let world = World::new().await;
+        world.broker.create_queue("secret", QueueUpdate::default()).await.unwrap();
+        let now = world.broker.now();
+        for path in ["q", "secret", "secret"] {
+            let mut message = Message::new("later");
+            message.scheduled_enqueue_time = Some(now.plus(TimeSpan::from_seconds(30)));
+            let message = world.broker.inbound(message);
+            world.broker.entity(path).unwrap().call(Command::Send { message }).await.unwrap();
+        }
+        let question = || {
+            let slot = TimeSpan::from_minutes(1);
+            let of = TimelineOf::Scheduled;
+            Question::Timeline(TimelineQuery { of, from: now, slot, slot_count: 1, after: None })
+        };
+        world.authorizer.grant("some", "q", Grant::of(Rights::of(Right::Listen)));
+        let everything = world.granted("everything", Grant::of(Rights::of(Right::Listen)));
+        for (access, count) in [(world.access("some"), 1), (everything, 3)] {
+            let Found::Timeline(timeline) = found(&access, question()).await.unwrap() else {
+                panic!()
+            };
+            assert_eq!((timeline.counts, timeline.omitted_entities), (vec![count], 0));
+        }
+        let sender = world.granted("sender", Grant::of(Rights::of(Right::Send)));
+        let refused = found(&sender, question()).await;
+        assert_eq!(condition(&refused), Some(Condition::Unauthorized));
     })
     .await;
 }
