@@ -17,7 +17,7 @@ use peeklock_model::inspect::{
     TimelineQuery,
 };
 
-use crate::command::{MessageFacts, ReceiveMode};
+use crate::command::{Counts, MessageFacts, ReceiveMode};
 use crate::contract::action::Action;
 use crate::description::{EntityKind, EntityStatus};
 use crate::ids::SequenceNumber;
@@ -280,10 +280,27 @@ pub struct EntityPage {
     pub entities: Vec<EntityRow>,
     /// Number of all selected entities.
     pub total: u64,
+    /// Sums over all selected entities.
+    pub totals: EntityTotals,
     /// Instant at which the counts were read.
     pub counted_at: Timestamp,
     /// Position of the next page.
     pub next: Option<RowKey>,
+}
+
+/// Sums over entities. A copy of a message counts in each entity that has one.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct EntityTotals {
+    /// Messages by state.
+    pub counts: Counts,
+    /// Locked messages.
+    pub locks: u64,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Receivers.
+    pub receivers: u64,
+    /// Rates; `None` until the counts were read twice.
+    pub rates: Option<Rates>,
 }
 
 /// Entity in a list.
@@ -470,6 +487,33 @@ impl Question {
             | Self::Entities(_)
             | Self::Clients(_) => true,
             Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } => false,
+        }
+    }
+}
+
+impl EntityTotals {
+    /// Adds an entity.
+    pub(crate) fn add(&mut self, row: &EntityRow) {
+        let Readings { counts, size_bytes, receivers, locks, .. } = &row.readings;
+        let sums = &mut self.counts;
+        for (sum, count) in [
+            (&mut sums.active, counts.active),
+            (&mut sums.deferred, counts.deferred),
+            (&mut sums.scheduled, counts.scheduled),
+            (&mut sums.dead_letter, counts.dead_letter),
+            (&mut sums.transfer, counts.transfer),
+            (&mut sums.transfer_dead_letter, counts.transfer_dead_letter),
+            (&mut sums.delayed, counts.delayed),
+            (&mut self.locks, *locks),
+            (&mut self.size_bytes, *size_bytes),
+            (&mut self.receivers, *receivers),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+        if let Some(Rates { accepted, removed }) = row.rates {
+            let sum = self.rates.get_or_insert(Rates { accepted: 0.0, removed: 0.0 });
+            sum.accepted += accepted;
+            sum.removed += removed;
         }
     }
 }

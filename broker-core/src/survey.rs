@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use crate::actor::directory::Directory;
 use crate::clock::Clock;
 use crate::description::EntityKind;
-use crate::findings::{EntityPage, EntityQuery, EntityRow, Rates};
+use crate::findings::{EntityPage, EntityQuery, EntityRow, EntityTotals, Rates};
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::time::{TimeSpan, Timestamp};
@@ -150,6 +150,7 @@ impl Survey {
         let part = query.path.as_deref().map(str::to_ascii_lowercase);
         // The places are in the order of the keys, so that they decide between equal values.
         let mut selected: Vec<(i64, usize)> = Vec::new();
+        let mut totals = EntityTotals::default();
         for (chunk, some) in self.entities.chunks(READ_AT_ONCE).enumerate() {
             for (place, entity) in some.iter().enumerate() {
                 let is_selected = query.kind.is_none_or(|kind| kind == entity.row.kind)
@@ -157,6 +158,7 @@ impl Survey {
                     && query.conditions.iter().all(|it| entity.row.meets(*it))
                     && readable.contains(&entity.key);
                 if is_selected {
+                    totals.add(&entity.row);
                     let place = chunk * READ_AT_ONCE + place;
                     selected.push((entity.row.value(query.order), place));
                 }
@@ -182,7 +184,7 @@ impl Survey {
         let entities: Vec<EntityRow> = shown.map(|entity| entity.row.clone()).collect();
         let last = entities.last().filter(|_| rest.len() > count_max);
         let next = last.map(|row| row.key(query.order));
-        EntityPage { entities, total, counted_at: self.taken_at, next }
+        EntityPage { entities, total, totals, counted_at: self.taken_at, next }
     }
 }
 

@@ -181,3 +181,32 @@ fn page_has_at_most_the_limit_of_rows() {
     let last = page(&survey, &all_but_one, &ReadableKeys::ALL);
     assert_eq!((last.entities.len(), last.next), (500, None));
 }
+
+/// CON-33: totals are the sums over the selected entities that the reader may read, on every page.
+#[test]
+fn totals_are_sums_over_all_selected_entities() {
+    let survey = survey(100);
+    let readable: HashSet<PathKey> =
+        survey.entities.iter().step_by(2).map(|entity| entity.key.clone()).collect();
+    let readable = ReadableKeys(Some(readable));
+    let query = EntityQuery { kind: Some(EntityKind::Queue), count_max: 3, ..ALL };
+    let found = page(&survey, &query, &readable);
+    let mut expected = EntityTotals::default();
+    let (mut accepted, mut removed) = (0.0, 0.0);
+    for (place, entity) in survey.entities.iter().enumerate() {
+        if place % 2 == 0 && entity.row.kind == EntityKind::Queue {
+            expected.counts.active += entity.row.readings.counts.active;
+            expected.counts.dead_letter += entity.row.readings.counts.dead_letter;
+            expected.receivers += entity.row.readings.receivers;
+            accepted += entity.row.rates.map_or(0.0, |rates| rates.accepted);
+            removed += entity.row.rates.map_or(0.0, |rates| rates.removed);
+        }
+    }
+    expected.rates = Some(Rates { accepted, removed });
+    assert!(expected.counts.active > 0 && accepted > 0.0);
+    assert_eq!((found.totals, found.entities.len()), (expected, 3));
+    let after = EntityQuery { after: found.next, ..query };
+    assert_eq!(page(&survey, &after, &readable).totals, expected);
+    let none = EntityQuery { path: Some("absent".into()), ..ALL };
+    assert_eq!(page(&survey, &none, &ReadableKeys::ALL).totals, EntityTotals::default());
+}

@@ -6,12 +6,13 @@
 //! slow reader gets fewer and later values, and nothing queues up. Of a state that was sent, the
 //! stream keeps the keys of its rows and hashes.
 
+mod state;
+#[cfg(test)]
+mod tests;
+
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::fmt::Write as _;
 use std::future::poll_fn;
-use std::hash::BuildHasher as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,16 +25,16 @@ use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::inspect::{Findings, Found};
-use peeklock_core::management::{Managed, Management};
+use peeklock_core::inspect::{EntityOrder, EntityQuery, Findings, Found, Question};
+use peeklock_core::management::Management;
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Access, Tap};
 use peeklock_json::{
     ClientQueryForm, EntityQueryForm, FindingsView, Instant, LockQueryForm, QuestionForm,
-    QueueView, SessionQueryForm, SubscriptionView, TimelineQueryForm, TopicView,
+    SessionQueryForm, TimelineQueryForm,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::{OpenApi, ToSchema};
 
@@ -42,6 +43,8 @@ use crate::error::{Answer, Problem, Refusal};
 use crate::exchange::Exchange;
 use crate::site::Site;
 use crate::socket::Connection;
+
+use self::state::{KEPT_BYTES_MAX, STATE_BYTES_MAX, Sent, State};
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
@@ -56,16 +59,26 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const ASKING_INTERVAL: Duration = Duration::from_secs(2);
 /// Time without an event after which the stream shows that it is there (CON-61).
 const SILENCE: Duration = Duration::from_secs(2);
-/// Maximum bytes of an event. Further rows of a state are left out, and the state is marked.
-const EVENT_BYTES_MAX: usize = 128 << 10;
-/// Maximum bytes of keys and hashes that a stream keeps.
-const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a row that is kept, in addition to its key.
-const ROW_BYTES: usize = 48;
 /// Maximum bytes that the stream hands to the socket at once.
 const PIECE_BYTES_MAX: usize = 64 << 10;
-/// Memory of a stream: an event, kept keys, and a piece in the socket's buffer.
+/// Memory of a stream: an event, kept keys, and a piece in the socket's buffer (CON-33).
 const STREAM_BYTES: usize = 256 << 10;
+
+const _: () = assert!(
+    STATE_BYTES_MAX * 4 / 3 + KEPT_BYTES_MAX + PIECE_BYTES_MAX <= STREAM_BYTES,
+    "a stream holds at most 256 KiB (CON-33)"
+);
+
+/// Question whose answer has the sums over all entities, with as few rows as possible.
+const ONE_ENTITY: Question = Question::Entities(EntityQuery {
+    path: None,
+    kind: None,
+    conditions: Vec::new(),
+    order: EntityOrder::Path,
+    is_descending: false,
+    after: None,
+    count_max: 1,
+});
 
 /// Subjects to watch, 1 to 16.
 #[derive(Deserialize, ToSchema)]
@@ -78,6 +91,8 @@ pub(crate) struct Watch {
 #[derive(Deserialize, ToSchema)]
 #[serde(tag = "name", rename_all = "camelCase", deny_unknown_fields)]
 enum SubjectForm {
+    /// Sums over the entities that you may read.
+    Totals,
     /// Entities that you may read.
     Entities {
         #[serde(default)]
@@ -191,36 +206,13 @@ enum Source {
         path: String,
         form: Box<QuestionForm>,
     },
+    Totals,
     Entity {
         path: String,
     },
     Tap(Tap),
     /// The subject has ended with an error.
     Ended,
-}
-
-/// Keys and hashes of the state that was sent last.
-#[derive(Default)]
-struct Sent {
-    values: BTreeMap<String, u64>,
-    /// Rows in their order.
-    order: Vec<Box<str>>,
-    rows: BTreeMap<Box<str>, u64>,
-}
-
-impl Sent {
-    fn bytes(&self) -> usize {
-        self.order.iter().map(|key| 2 * key.len() + ROW_BYTES).sum()
-    }
-}
-
-/// A state as it is now, as JSON text.
-struct State {
-    /// Name of the rows; empty without rows.
-    kind: String,
-    values: BTreeMap<String, String>,
-    rows: Vec<(Box<str>, String)>,
-    is_truncated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -235,6 +227,7 @@ impl Subject {
     async fn open(exchange: &Exchange, form: SubjectForm) -> Result<Self, Refusal> {
         let question = |path: String, form| Source::Question { path, form: Box::new(form) };
         let (source, interval) = match form {
+            SubjectForm::Totals => (Source::Totals, INTERVAL),
             SubjectForm::Entities { query } => {
                 (question(String::new(), QuestionForm::Entities(query)), INTERVAL)
             }
@@ -361,8 +354,10 @@ impl Watching {
     async fn read(&mut self, index: usize) -> Result<Option<String>, BrokerError> {
         let now = self.site.broker.now();
         let Some(subject) = self.subjects.get_mut(index) else { return Ok(None) };
+        let is_of_totals = matches!(subject.source, Source::Totals);
         let (path, request) = match &mut subject.source {
             Source::Ended => return Ok(None),
+            Source::Totals => (String::new(), Management::Inspect(Box::new(ONE_ENTITY))),
             Source::Tap(tap) => {
                 let page = tap.next(TimeSpan::ZERO).await?;
                 if page.heads.is_empty() && page.omitted == 0 {
@@ -371,6 +366,7 @@ impl Watching {
                 let view = FindingsView::from(Findings { at: now, found: Found::Tap(page) });
                 let FindingsView::Tap(view) = view else { return Ok(None) };
                 let mut view = serde_json::to_value(view).unwrap_or_default();
+                omit_heads(&mut view, STATE_BYTES_MAX);
                 view["subject"] = index.into();
                 return Ok(Some(event("heads", &view)));
             }
@@ -399,7 +395,10 @@ impl Watching {
         };
         let sent = self.subjects.iter().enumerate().filter(|(other, _)| *other != index);
         let others: usize = sent.filter_map(|(_, it)| it.sent.as_ref()).map(Sent::bytes).sum();
-        let state = State::of(managed, KEPT_BYTES_MAX.saturating_sub(others));
+        let state = match is_of_totals {
+            true => State::of_totals(managed),
+            false => State::of(managed, KEPT_BYTES_MAX.saturating_sub(others)),
+        };
         let Some(subject) = self.subjects.get_mut(index) else { return Ok(None) };
         let (event, sent) = state.news(index, subject.sent.as_ref(), &self.hasher);
         subject.sent = Some(sent);
@@ -435,163 +434,16 @@ fn event(name: &str, data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 
-impl State {
-    /// Takes an answer apart. Rows beyond the room of an event, or of kept keys, are left out.
-    fn of(managed: Managed, kept_bytes_max: usize) -> Self {
-        let mut state = Self {
-            kind: String::new(),
-            values: BTreeMap::new(),
-            rows: Vec::new(),
-            is_truncated: false,
-        };
-        let view = match managed {
-            Managed::Findings(findings) => serde_json::to_value(FindingsView::from(*findings)),
-            Managed::Queue(queue) => serde_json::to_value(QueueView::from(*queue)),
-            Managed::Topic(topic) => serde_json::to_value(TopicView::from(*topic)),
-            Managed::Subscription(one) => serde_json::to_value(SubscriptionView::from(*one)),
-            _ => Ok(Value::Null),
-        };
-        let Ok(Value::Object(mut view)) = view else { return state };
-        let named = (view.len() == 1).then(|| view.iter_mut().next()).flatten();
-        if let Some((kind, Value::Object(page))) = named {
-            state.kind = kind.clone();
-            view = std::mem::take(page);
-        }
-        let rows = view.remove(&state.kind);
-        for (name, value) in view {
-            // The clock is in every event of its own.
-            if name != "nowUtc" && name != "countedAtUtc" {
-                state.values.insert(name, value.to_string());
-            }
-        }
-        let Some(Value::Array(rows)) = rows else { return state };
-        let (mut bytes, mut kept) = (0, 0);
-        for row in rows {
-            let (key, text) = (key_of(&row), row.to_string());
-            bytes += text.len() + 2 * key.len() + 8;
-            kept += 2 * key.len() + ROW_BYTES;
-            if bytes > EVENT_BYTES_MAX || kept > kept_bytes_max {
-                state.is_truncated = true;
-                break;
-            }
-            state.rows.push((key.into(), text));
-        }
-        state
-    }
-
-    /// Returns the event that leads from the state that was sent to this one, and the keys to
-    /// keep.
-    fn news(
-        self,
-        index: usize,
-        before: Option<&Sent>,
-        hasher: &RandomState,
-    ) -> (Option<String>, Sent) {
-        let sent = Sent {
-            values: self
-                .values
-                .iter()
-                .map(|(name, text)| (name.clone(), hasher.hash_one(text)))
-                .collect(),
-            order: self.rows.iter().map(|(key, _)| key.clone()).collect(),
-            rows: self
-                .rows
-                .iter()
-                .map(|(key, text)| (key.clone(), hasher.hash_one(text)))
-                .collect(),
-        };
-        let text = match before {
-            None => Some(self.whole(index)),
-            Some(before) => self.change(index, before, &sent),
-        };
-        (text, sent)
-    }
-
-    fn whole(&self, index: usize) -> String {
-        let mut text = format!("event: state\ndata: {{\"subject\":{index},\"state\":{{");
-        let mut parts: Vec<String> =
-            self.values.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
-        if !self.kind.is_empty() && self.has_rows() {
-            let rows: Vec<&str> = self.rows.iter().map(|(_, row)| row.as_str()).collect();
-            parts.push(format!("{}:[{}]", quoted(&self.kind), rows.join(",")));
-        }
-        text.push_str(&parts.join(","));
-        text.push('}');
-        if self.is_truncated {
-            text.push_str(",\"truncated\":true");
-        }
-        text.push_str("}\n\n");
-        text
-    }
-
-    /// Whether the state is a list, even if it is empty now.
-    fn has_rows(&self) -> bool {
-        matches!(self.kind.as_str(), "entities" | "clients" | "locks" | "sessions")
-    }
-
-    fn change(&self, index: usize, before: &Sent, now: &Sent) -> Option<String> {
-        let mut set = Map::new();
-        for name in before.values.keys().filter(|name| !now.values.contains_key(*name)) {
-            set.insert(name.clone(), Value::Null);
-        }
-        let changed =
-            now.values.iter().filter(|(name, hash)| before.values.get(*name) != Some(hash));
-        let changed: Vec<&String> = changed.map(|(name, _)| name).collect();
-        let rows: Vec<&(Box<str>, String)> =
-            self.rows.iter().filter(|(key, _)| before.rows.get(key) != now.rows.get(key)).collect();
-        let there: BTreeSet<&str> = now.rows.keys().map(|key| &**key).collect();
-        let gone: Vec<&str> =
-            before.order.iter().map(|key| &**key).filter(|key| !there.contains(key)).collect();
-        let has_order = before.order != now.order;
-        if set.is_empty() && changed.is_empty() && rows.is_empty() && gone.is_empty() && !has_order
-        {
-            return None;
-        }
-        let mut text = format!("event: change\ndata: {{\"subject\":{index}");
-        let mut values: Vec<String> =
-            set.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
-        let changed = changed.into_iter().filter_map(|name| Some((name, self.values.get(name)?)));
-        values.extend(changed.map(|(name, value)| format!("{}:{value}", quoted(name))));
-        let rows: Vec<String> =
-            rows.into_iter().map(|(key, row)| format!("{}:{row}", quoted(key))).collect();
-        let keys = |keys: &[&str]| keys.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(",");
-        let mut part = |name: &str, open: char, inner: &str, close: char| {
-            // Writing into a string cannot fail.
-            write!(text, ",\"{name}\":{open}{inner}{close}").unwrap_or_default();
-        };
-        if !values.is_empty() {
-            part("set", '{', &values.join(","), '}');
-        }
-        if !rows.is_empty() {
-            part("rows", '{', &rows.join(","), '}');
-        }
-        if !gone.is_empty() {
-            part("gone", '[', &keys(&gone), ']');
-        }
-        if has_order {
-            let order: Vec<&str> = now.order.iter().map(|key| &**key).collect();
-            part("order", '[', &keys(&order), ']');
-        }
-        if self.is_truncated {
-            text.push_str(",\"truncated\":true");
-        }
-        text.push_str("}\n\n");
-        Some(text)
-    }
-}
-
-/// A text as a JSON string.
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-/// Key of a row, unique in its list.
-fn key_of(row: &Value) -> String {
-    let text = |name: &str| match &row[name] {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
-    let keys = ["path", "clientId", "sessionId", "sequenceNumber"];
-    keys.map(text).into_iter().find(|key| !key.is_empty()).unwrap_or_default()
+/// Leaves out heads of a tap beyond the bytes of an event, and counts them as not shown.
+fn omit_heads(page: &mut Value, bytes_max: usize) {
+    let Some(heads) = page["heads"].as_array_mut() else { return };
+    let sizes = heads.iter().map(|head| head.to_string().len() + 1);
+    let sums = sizes.scan(0, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    let shown = sums.take_while(|sum| *sum <= bytes_max).count();
+    let omitted = heads.len() - shown;
+    heads.truncate(shown);
+    page["omitted"] = (page["omitted"].as_u64().unwrap_or_default() + omitted as u64).into();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use peeklock_core::description::QueueUpdate;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::server::{Plan, Server};
@@ -21,7 +21,10 @@ struct Stream {
 impl Stream {
     /// Opens a stream, and returns the status of the answer with it.
     async fn open(server: &Server, subjects: Value) -> (u16, Self) {
-        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        Self::open_over(TcpStream::connect(server.address).await.unwrap(), server, subjects).await
+    }
+
+    async fn open_over(mut socket: TcpStream, server: &Server, subjects: Value) -> (u16, Self) {
         let body = json!({ "subjects": subjects }).to_string();
         let head = "POST /$api/v1/watch\nContent-Type: application/json";
         socket.write_all(&server.request(head, body)).await.unwrap();
@@ -200,4 +203,60 @@ async fn streams_and_subjects_are_bounded() {
     let stop = server.stop();
     let (ended, (), also) = tokio::join!(second.ends(), stop, fourth.ends());
     assert!(ended && also);
+}
+
+/// CON-33: 64 streams are open at a time; then a page asks for the state instead.
+#[tokio::test]
+async fn sixty_four_streams_are_open_at_a_time() {
+    let server = Server::start().await;
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        let (status, mut stream) = Stream::open(&server, json!([{ "name": "totals" }])).await;
+        assert_eq!(status, 200);
+        stream.event("state").await;
+        open.push(stream);
+    }
+    let (status, refused) = Stream::open(&server, json!([{ "name": "totals" }])).await;
+    assert_eq!(status, 503);
+    assert!(refused.text.contains("ServerBusy") && refused.text.contains("http.stream_count_max"));
+    let page = server.ask("GET /$api/v1/entities", "").await.json();
+    assert_eq!(page["totals"]["totalMessageCount"], 0);
+    drop(open);
+    server.stop().await;
+}
+
+/// CON-33: the stream of a client that reads nothing ends after the write timeout, and its place is
+/// free again.
+#[tokio::test]
+async fn stream_of_a_client_that_reads_nothing_ends() {
+    let mut plan = Plan::new();
+    plan.config.stream_count_max = 1;
+    plan.config.write_timeout = Duration::from_millis(300);
+    let server = plan.start().await;
+    for number in 0..60 {
+        let path = format!("{number}");
+        server.broker.create_queue(&path, QueueUpdate::default()).await.unwrap();
+    }
+    let entities = json!({ "name": "entities", "query": { "top": 60 } });
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let socket = socket.connect(server.address).await.unwrap();
+    let subjects = Value::from(vec![entities; 16]);
+    let (status, _stuck) = Stream::open_over(socket, &server, subjects).await;
+    assert_eq!(status, 200);
+    let patience = tokio::time::Instant::now() + WAIT;
+    let mut is_known = false;
+    loop {
+        // All rates become known, or are forgotten, so that each row changes.
+        let seconds = if is_known { 11 } else { 1 };
+        server.clock.advance(peeklock_core::time::TimeSpan::from_seconds(seconds));
+        is_known = !is_known;
+        let (status, _) = Stream::open(&server, json!([{ "name": "totals" }])).await;
+        if status == 200 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < patience, "the stream has not ended");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.stop().await;
 }

@@ -8,8 +8,8 @@ use peeklock_core::description::EntityStatus;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
-    ClientFacts, ClientId, ClientPage, EntityCondition, EntityPage, EntityRow, LinkFacts, Rates,
-    Readings,
+    ClientFacts, ClientId, ClientPage, EntityCondition, EntityPage, EntityRow, EntityTotals,
+    LinkFacts, Rates, Readings,
 };
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,7 @@ pub struct EntityPageView {
     entities: Vec<EntityRowView>,
     /// Number of all selected entities.
     total: u64,
+    totals: EntityTotalsView,
     /// Instant at which the counts were read, at most 1 s ago.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     counted_at_utc: Instant,
@@ -36,6 +37,31 @@ pub struct EntityPageView {
     /// Instant of the answer by the clock of the broker.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     now_utc: Instant,
+}
+
+/// Sums over all selected entities. A copy of a message counts in each entity that has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+struct EntityTotalsView {
+    /// Includes locked messages.
+    active_message_count: u64,
+    deferred_message_count: u64,
+    scheduled_message_count: u64,
+    dead_letter_message_count: u64,
+    transfer_message_count: u64,
+    transfer_dead_letter_message_count: u64,
+    delayed_message_count: u64,
+    total_message_count: u64,
+    locked_message_count: u64,
+    size_in_bytes: u64,
+    receiver_count: u64,
+    /// Left out until the counts were read twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    accepted_per_second: Option<f64>,
+    /// Left out until the counts were read twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    removed_per_second: Option<f64>,
 }
 
 /// An entity in a list.
@@ -145,6 +171,7 @@ impl EntityPageView {
         Self {
             entities: page.entities.iter().map(EntityRowView::from).collect(),
             total: page.total,
+            totals: page.totals.into(),
             counted_at_utc: Instant(page.counted_at),
             next: page.next.as_ref().map(|key| Paged::Entities.key_text(key)),
             now_utc: Instant(at),
@@ -161,9 +188,52 @@ impl EntityPageView {
         Ok(EntityPage {
             entities: entities.collect::<Result<_, _>>()?,
             total: self.total,
+            totals: self.totals.into(),
             counted_at: self.counted_at_utc.0,
             next: next.transpose()?,
         })
+    }
+}
+
+impl From<EntityTotals> for EntityTotalsView {
+    fn from(totals: EntityTotals) -> Self {
+        let EntityTotals { counts, locks, size_bytes, receivers, rates } = totals;
+        Self {
+            active_message_count: counts.active,
+            deferred_message_count: counts.deferred,
+            scheduled_message_count: counts.scheduled,
+            dead_letter_message_count: counts.dead_letter,
+            transfer_message_count: counts.transfer,
+            transfer_dead_letter_message_count: counts.transfer_dead_letter,
+            delayed_message_count: counts.delayed,
+            total_message_count: counts.total(),
+            locked_message_count: locks,
+            size_in_bytes: size_bytes,
+            receiver_count: receivers,
+            accepted_per_second: rates.map(|rates| rates.accepted),
+            removed_per_second: rates.map(|rates| rates.removed),
+        }
+    }
+}
+
+impl From<EntityTotalsView> for EntityTotals {
+    fn from(view: EntityTotalsView) -> Self {
+        let rates = view.accepted_per_second.zip(view.removed_per_second);
+        Self {
+            counts: Counts {
+                active: view.active_message_count,
+                deferred: view.deferred_message_count,
+                scheduled: view.scheduled_message_count,
+                dead_letter: view.dead_letter_message_count,
+                transfer: view.transfer_message_count,
+                transfer_dead_letter: view.transfer_dead_letter_message_count,
+                delayed: view.delayed_message_count,
+            },
+            locks: view.locked_message_count,
+            size_bytes: view.size_in_bytes,
+            receivers: view.receiver_count,
+            rates: rates.map(|(accepted, removed)| Rates { accepted, removed }),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Frames of questions of operators.
 
 use super::*;
+use crate::operation::FindingsView;
 
 /// Like `golden.txt`, for questions and findings.
 const GOLDEN: &str = include_str!("../golden_inspect.txt");
@@ -69,7 +70,11 @@ pub(super) fn notices() -> Vec<Notice> {
             "lockedMessageCount":1,"sizeInBytes":99,"maxSizeInBytes":1073741824,
             "receiverCount":1,"lastSequenceNumber":7,"acceptedPerSecond":1.5,
             "removedPerSecond":1.0,"conditions":["hasDeadLetters","grows"]}}],"total":1,
-            "countedAtUtc":"2026-05-01T12:00:04Z",{now}}}}}"#
+            "totals":{{"activeMessageCount":1,"deferredMessageCount":0,"scheduledMessageCount":0,
+            "deadLetterMessageCount":2,"transferMessageCount":0,
+            "transferDeadLetterMessageCount":0,"delayedMessageCount":0,"totalMessageCount":3,
+            "lockedMessageCount":1,"sizeInBytes":99,"receiverCount":1,"acceptedPerSecond":1.5,
+            "removedPerSecond":1.0}},"countedAtUtc":"2026-05-01T12:00:04Z",{now}}}}}"#
         ),
         format!(
             r#"{{"clients":{{"clients":[{{"clientId":12,"transport":"amqp","name":"billing-7f",
@@ -97,4 +102,30 @@ fn frames_of_questions_are_written_as_the_golden_ones() {
 #[test]
 fn every_truncation_of_a_frame_of_questions_is_an_error() {
     assert_no_part_is_carried_out(&operations());
+}
+
+/// CON-41: findings with rows are printed as one line for each row, and others as one line.
+#[test]
+fn findings_have_one_line_for_each_row() {
+    let keys = [
+        "sequenceNumber",
+        "sequenceNumber",
+        "sessionId",
+        "stateSize",
+        "counts",
+        "bodySize",
+        "path",
+        "clientId",
+        "sequenceNumber",
+    ];
+    for (notice, key) in notices().into_iter().zip(keys) {
+        let Notice::Findings(findings) = notice else { panic!() };
+        // The golden position is none.
+        let text = serde_json::to_string(&findings).unwrap().replace(r#","next":"AAAA""#, "");
+        let view: FindingsView = read(&text);
+        let findings = peeklock_core::inspect::Findings::try_from(view).unwrap();
+        let lines = crate::client::findings_to_json(findings);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert!(read::<serde_json::Value>(line).get(key).is_some(), "{key}: {line}");
+    }
 }
