@@ -62,6 +62,13 @@ fn the_browser_client_receives_by_session() {
     node(&["sessions.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
 }
 
+/// Inspection.
+#[test]
+fn the_browser_client_inspects() {
+    let served = Served::with(&["--ephemeral"]);
+    node(&["inspection.test.js"], &[("PEEKLOCK_WS", served.url.clone())]);
+}
+
 /// Transactions.
 #[test]
 fn the_browser_client_has_transactions() {

@@ -9,6 +9,8 @@ import {
   type Decision,
   type Declaration,
   type DeclarationPlan,
+  type HeadPage,
+  type Inspection,
   PeeklockError,
   type Queue,
   type ReceivedMessage,
@@ -17,6 +19,7 @@ import {
   type SendOutcome,
   type SessionReceiver,
   subscriptionPath,
+  type Tap,
   type Topic,
   type Transaction,
   typed,
@@ -141,6 +144,7 @@ export async function everything(): Promise<void> {
   const stop: () => void = session.keepSession({ onLost: (error) => error.condition });
   stop();
   const ids: string[] = await connection.queues.sessions("steps", { stateSetAfter: until, top: 10 });
+  await lookAround(connection.inspection);
   const other = await connection.acceptSession("steps", ids[0] ?? session.sessionId, { mode: "receiveAndDelete" });
   const count: number | undefined = queue.runtime.lockedSessionCount;
   await connection.queues.deleteUnlocked("steps", { maxCount: count ?? 1 });
@@ -163,4 +167,27 @@ async function look(message: ReceivedMessage, receiver: Receiver): Promise<void>
   // @ts-expect-error: a received message is read-only
   message.lockedUntilUtc = until;
   throw failed[0] ?? new Error("none failed");
+}
+
+async function lookAround(inspection: Inspection): Promise<void> {
+  const { heads, next }: HeadPage = await inspection.heads("orders", { states: ["locked"], from: new Date(), count: 10 });
+  await inspection.heads("orders", { after: next });
+  const start: string | Uint8Array | undefined = heads[0]?.bodyStart;
+  const holder: string | undefined = heads[0]?.lock?.holder?.name;
+  // @ts-expect-error: a lock has no token here
+  const token = heads[0]?.lock?.lockToken;
+  const part = await inspection.body("orders", heads[0]?.sequenceNumber ?? 1, { from: 256, length: 1024 });
+  const { locks } = await inspection.locks("orders", { sort: "age", top: 5 });
+  const { sessions } = await inspection.sessions("steps", { sort: "oldestEnqueuedAtUtc", stateSetAfter: new Date() });
+  const state: Uint8Array | undefined = (await inspection.sessionState("steps", sessions[0]?.sessionId ?? "s"))?.bytes;
+  const counts: number[] = (await inspection.timeline("orders", { of: "expiring", slotSeconds: 600 })).counts;
+  await inspection.timeline();
+  const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
+  const { clients } = await inspection.clients({ transport: "amqp" });
+  // @ts-expect-error: there is no such state
+  await inspection.heads("orders", { states: ["lost"] });
+  const tap: Tap = await inspection.tap("orders");
+  for await (const { omitted } of tap) {
+    throw [start, holder, token, part.bytes, locks, state, counts, totals.receiverCount, clients, omitted];
+  }
 }

@@ -14,6 +14,7 @@ import { ConnectionString, Credential, isConnectionString } from "./credential.j
 import { Declarations } from "./declarations.js";
 import { argument, cancelled, lost, PeeklockError, traced } from "./error.js";
 import { Frames } from "./frames.js";
+import { Inspection } from "./inspection.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
 import { Topics } from "./topics.js";
@@ -114,6 +115,8 @@ export class Connection extends EventTarget {
     this.topics = new Topics(this);
     /** Creates and changes entities as a declaration describes them. */
     this.declarations = new Declarations(this);
+    /** Reads messages in any state, locks, sessions and clients without changing anything. */
+    this.inspection = new Inspection(this);
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
     this.#sockets.open();
   }

@@ -113,6 +113,7 @@ export class Connection {
   readonly queues: Queues;
   readonly topics: Topics;
   readonly declarations: Declarations;
+  readonly inspection: Inspection;
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
@@ -802,4 +803,302 @@ export class Declarations {
   carryOut(declaration: Declaration, digest: string, options?: { stepsMax?: number }): Promise<CarriedOut>;
   /** Plans and carries out all steps. On failure it rejects, and earlier steps stay done. */
   declare(declaration: Declaration): Promise<DeclarationPlan>;
+}
+
+/** Names of states of a message; exactly one applies, the first in this order. */
+export type HeadState = "transferring" | "locked" | "scheduled" | "deferred" | "expired" | "delayed" | "active";
+
+/** Holder of a lock. */
+export interface LockHolder {
+  readonly clientId: number;
+  readonly transport: string;
+  /** Name that the client gave when it connected. */
+  readonly name?: string;
+  readonly address?: string;
+  /** Policy whose rights it used. */
+  readonly policy?: string;
+  /** Whether it is still connected; a lock may outlive the connection. */
+  readonly isConnected: boolean;
+}
+
+/** A lock, without its token. */
+export interface LockFacts {
+  readonly takenAtUtc: string;
+  readonly lockedUntilUtc: string;
+  readonly renewalCount: number;
+  readonly isOfSession?: boolean;
+  /** Absent if the broker does not know it. */
+  readonly holder?: LockHolder;
+}
+
+/** A message without its body. */
+export interface Head {
+  readonly sequenceNumber: number;
+  readonly enqueuedSequenceNumber: number;
+  readonly state: HeadState;
+  /** Whether it has expired and is still stored. */
+  readonly isExpired?: boolean;
+  readonly enqueuedTimeUtc: string;
+  readonly scheduledEnqueueTimeUtc?: string;
+  /** Expiry in force, by the message or by the entity. */
+  readonly expiresAtUtc?: string;
+  readonly delayedUntilUtc?: string;
+  readonly deliveryCount: number;
+  /** Number of times that it was forwarded. */
+  readonly hops: number;
+  readonly size: number;
+  readonly headerSize: number;
+  readonly bodySize: number;
+  readonly bodyKind?: BodyKind;
+  /** At most 256 bytes: text, cut at a character, if they are UTF-8. Absent if the broker cannot read the message. */
+  readonly bodyStart?: string | Uint8Array;
+  readonly messageId?: string;
+  readonly sessionId?: string;
+  readonly partitionKey?: string;
+  readonly transactionPartitionKey?: string;
+  readonly replyToSessionId?: string;
+  readonly correlationId?: string;
+  readonly contentType?: string;
+  readonly subject?: string;
+  readonly to?: string;
+  readonly replyTo?: string;
+  readonly timeToLive?: string;
+  /** Has no prototype, so that any name is safe. */
+  readonly applicationProperties: Properties;
+  readonly deadLetterSource?: string;
+  /** Destination of a message that is sent via this entity. */
+  readonly viaDestination?: string;
+  readonly lock?: LockFacts;
+  /** Whether the broker cannot read it. */
+  readonly unreadable?: boolean;
+}
+
+export type BodyKind = "data" | "value" | "sequence";
+
+/** A page of a list. `next` is the `after` of the next page; a page with `next` may be short or empty. */
+export interface InspectionPage {
+  readonly next?: string;
+  /** The broker's clock. */
+  readonly nowUtc: string;
+}
+
+export interface HeadPage extends InspectionPage {
+  readonly heads: Head[];
+  /** Number of messages that were examined for the page. */
+  readonly examined: number;
+}
+
+export interface LockPage extends InspectionPage {
+  readonly locks: {
+    /** The message; for a session, the lowest number under its lock, or 0. */
+    readonly sequenceNumber: number;
+    readonly sessionId?: string;
+    /** Number of messages under the lock. */
+    readonly messageCount: number;
+    readonly deliveryCount: number;
+    readonly lock: LockFacts;
+  }[];
+  readonly total: number;
+}
+
+export interface SessionPage extends InspectionPage {
+  readonly sessions: {
+    readonly sessionId: string;
+    /** Includes locked messages. */
+    readonly activeMessageCount: number;
+    readonly deferredMessageCount: number;
+    readonly scheduledMessageCount: number;
+    readonly oldestEnqueuedAtUtc?: string;
+    /** Whether the oldest message waits longer than ten lock durations. */
+    readonly isStuck: boolean;
+    readonly stateSize?: number;
+    readonly stateSetAtUtc?: string;
+    readonly lock?: LockFacts;
+  }[];
+  readonly total: number;
+}
+
+/** Counts of messages by slot. */
+export interface Timeline {
+  readonly slotSeconds: number;
+  readonly fromUtc: string;
+  readonly counts: number[];
+  /** Number of messages before the first slot. */
+  readonly before: number;
+  /** Number of messages after the last slot. */
+  readonly later: number;
+  /** Number of entities that were not counted, because there are too many. */
+  readonly omittedEntities?: number;
+  readonly nowUtc: string;
+}
+
+/** Counts of an entity, or sums over several. */
+export interface EntityCounts {
+  /** Includes locked messages. */
+  readonly activeMessageCount: number;
+  readonly deferredMessageCount: number;
+  readonly scheduledMessageCount: number;
+  readonly deadLetterMessageCount: number;
+  readonly transferMessageCount: number;
+  readonly transferDeadLetterMessageCount: number;
+  readonly delayedMessageCount: number;
+  readonly totalMessageCount: number;
+  readonly lockedMessageCount: number;
+  readonly sizeInBytes: number;
+  readonly receiverCount: number;
+  /** Absent until the counts were read twice. */
+  readonly acceptedPerSecond?: number;
+  readonly removedPerSecond?: number;
+}
+
+export type EntityKind = "queue" | "topic" | "subscription";
+export type EntityCondition = "hasDeadLetters" | "grows" | "hasNoReceiver" | "isDisabled" | "isNearlyFull";
+
+export interface EntityPage extends InspectionPage {
+  readonly entities: (EntityCounts & {
+    readonly path: string;
+    readonly kind: EntityKind;
+    readonly status: string;
+    /** 0 for a subscription, whose topic has a maximum. */
+    readonly maxSizeInBytes: number;
+    readonly lastSequenceNumber: number;
+    readonly oldestEnqueuedAtUtc?: string;
+    readonly conditions: EntityCondition[];
+  })[];
+  readonly total: number;
+  /** Sums over all selected entities. A copy of a message counts in each entity that has one. */
+  readonly totals: EntityCounts;
+  /** Instant at which the counts were read, at most 1 s ago. */
+  readonly countedAtUtc: string;
+}
+
+export interface ClientPage extends InspectionPage {
+  readonly clients: {
+    readonly clientId: number;
+    readonly transport: string;
+    readonly name?: string;
+    readonly address?: string;
+    /** Whether the address is the address of a proxy. */
+    readonly isByProxy?: boolean;
+    readonly policy?: string;
+    readonly connectedAtUtc: string;
+    readonly lastActivityUtc: string;
+    /** Fewer than `linkCount` if they are too many. */
+    readonly links: {
+      readonly path: string;
+      readonly role: "sender" | "receiver" | "browser";
+      readonly mode?: "peekLock" | "receiveAndDelete";
+      readonly sessionId?: string;
+      readonly credit: number;
+      /** Number of deliveries, without messages that were received by a request. */
+      readonly deliveredCount: number;
+      /** Number of these that are not settled. */
+      readonly unsettledCount: number;
+    }[];
+    readonly linkCount: number;
+  }[];
+  readonly total: number;
+}
+
+/** Position and number of rows, 1 to 500. */
+export interface PageOptions {
+  after?: string | undefined;
+  top?: number;
+}
+
+/** Columns by which entities are sorted. */
+export type EntityColumn = "path" | "kind" | "status" | "maxSizeInBytes" | "oldestEnqueuedAtUtc" | keyof EntityCounts;
+
+/** Bytes of a body or session state, at most 1 MiB of them. */
+export interface ContentPart {
+  /** Size of the whole. */
+  readonly size: number;
+  readonly from: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Reads messages in any state, locks, sessions and clients. Nothing changes; the right Listen is enough. */
+export class Inspection {
+  private constructor();
+  /** Lists messages, which may be in a sub-queue. Give `after`, or `from` as a sequence number or instant. */
+  heads(
+    path: string,
+    options?: {
+      states?: HeadState[];
+      sort?: "sequenceNumber" | "scheduledTime" | "expiry";
+      descending?: boolean;
+      from?: number | Date | string;
+      sessionId?: string;
+      /** Default: 100. */
+      count?: number;
+      after?: string | undefined;
+    },
+  ): Promise<HeadPage>;
+  body(
+    path: string,
+    sequenceNumber: number,
+    options?: { from?: number; length?: number },
+  ): Promise<ContentPart & { readonly kind: BodyKind }>;
+  locks(path: string, options?: PageOptions & { sort?: "end" | "age" }): Promise<LockPage>;
+  /** Lists sessions; give at most one of `withActiveMessages` and `stateSetAfter`. */
+  sessions(
+    path: string,
+    options?: PageOptions & {
+      sort?:
+        | "sessionId"
+        | "activeMessageCount"
+        | "deferredMessageCount"
+        | "scheduledMessageCount"
+        | "oldestEnqueuedAtUtc"
+        | "stateSize"
+        | "stateSetAtUtc"
+        | "lockedUntilUtc";
+      descending?: boolean;
+      withActiveMessages?: boolean;
+      stateSetAfter?: Date | string;
+    },
+  ): Promise<SessionPage>;
+  /** Resolves to undefined if the session has no state. */
+  sessionState(
+    path: string,
+    sessionId: string,
+    options?: { from?: number; length?: number },
+  ): Promise<ContentPart | undefined>;
+  /** Counts messages by instant, in up to 240 slots of 10 s to 1 day; without a path, of all entities. */
+  timeline(
+    path?: string,
+    options?: { of?: "scheduled" | "expiring"; from?: Date | string; slotSeconds?: number; slots?: number },
+  ): Promise<Timeline>;
+  /** Lists entities that you may read. `path` is a part of the path. */
+  entities(
+    options?: PageOptions & {
+      path?: string;
+      kind?: EntityKind;
+      conditions?: EntityCondition[];
+      sort?: EntityColumn;
+      descending?: boolean;
+    },
+  ): Promise<EntityPage>;
+  /** Lists clients with their links to entities that you may read. `name` is a part of the name. */
+  clients(options?: PageOptions & { transport?: string; path?: string; name?: string }): Promise<ClientPage>;
+  /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
+  tap(path: string): Promise<Tap>;
+}
+
+/** Messages that a tap has shown since the last page. */
+export interface TapPage {
+  readonly heads: Head[];
+  /** Number of accepted messages that are not shown. */
+  readonly omitted: number;
+  /** Whether the tap had ended; messages before that are neither shown nor counted. */
+  readonly isReopened: boolean;
+}
+
+/** Heads of messages as an entity accepts them, at most 50 a second. The broker ends a tap that is not read for 10 s. */
+export class Tap {
+  private constructor();
+  /** Waits up to a second for messages; without any, `heads` is empty. */
+  read(): Promise<TapPage>;
+  /** Yields each page that has news, until you leave the loop. */
+  [Symbol.asyncIterator](): AsyncGenerator<TapPage, void, void>;
 }

@@ -1,0 +1,149 @@
+// Inspection by the client: messages in any state, locks, sessions, clients, schedules, taps.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { PeeklockError, typed } from "peeklock";
+import { connected, queue } from "./support.js";
+
+const refusedAs = (condition) => (error) => error instanceof PeeklockError && error.condition === condition;
+
+// CON-01, CON-02, CON-24
+test("heads show messages in any state, with their locks and properties", async (t) => {
+  const connection = await connected(t, { client: "inspector" });
+  const path = await queue(connection);
+  const sender = connection.sender(path);
+  await sender.send({ body: "locked", messageId: "one", applicationProperties: { table: 7, exact: typed("u8", 3) } });
+  await sender.send(new Uint8Array([0xff, 0xfe]));
+  await sender.schedule("later", new Date(Date.now() + 3_600_000));
+  const [message] = await connection.receiver(path).receive();
+  const accessed = (await connection.queues.get(path)).runtime.accessedAt;
+
+  const { heads, examined, next, nowUtc } = await connection.inspection.heads(path);
+  assert.deepEqual(heads.map(({ sequenceNumber, state }) => [sequenceNumber, state]), [[1, "locked"], [2, "active"], [3, "scheduled"]]);
+  assert.deepEqual([examined, next], [3, undefined]);
+  assert.ok(Math.abs(Date.parse(nowUtc) - Date.now()) < 60_000, nowUtc);
+  const [first, second, third] = heads;
+  assert.deepEqual([first.bodyStart, first.messageId, first.applicationProperties.table], ["locked", "one", 7]);
+  assert.deepEqual(first.applicationProperties.exact, typed("u8", 3));
+  const { holder } = first.lock;
+  assert.deepEqual([holder.name, holder.transport, holder.isConnected], ["inspector", "websocket", true]);
+  assert.ok(!JSON.stringify(first).includes(message.lockToken));
+  assert.deepEqual(second.bodyStart, new Uint8Array([0xff, 0xfe]));
+  assert.equal(second.bodyStartBase64, undefined);
+  assert.ok(third.scheduledEnqueueTimeUtc > nowUtc);
+
+  const numbers = async (options) => (await connection.inspection.heads(path, options)).heads.map((head) => head.sequenceNumber);
+  assert.deepEqual(await numbers({ states: ["scheduled", "locked"] }), [1, 3]);
+  assert.deepEqual(await numbers({ descending: true, count: 2 }), [3, 2]);
+  assert.deepEqual(await numbers({ from: 2, states: ["active"] }), [2]);
+  assert.deepEqual(await numbers({ from: new Date(Date.now() + 60_000) }), [3]);
+  const page = await connection.inspection.heads(path, { count: 1 });
+  assert.deepEqual(await numbers({ after: page.next }), [2, 3]);
+  assert.equal((await connection.queues.get(path)).runtime.accessedAt, accessed);
+  await message.complete();
+  await assert.rejects(connection.inspection.heads(path, { count: 501 }), refusedAs("ArgumentOutOfRange"));
+  await assert.rejects(connection.inspection.heads("absent"), refusedAs("EntityNotFound"));
+});
+
+// CON-03
+test("a body is read by range", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  const body = new Uint8Array(300_000).map((_, place) => place % 251);
+  const number = await connection.sender(path).send(body);
+  const { heads } = await connection.inspection.heads(path);
+  assert.deepEqual([heads[0].bodySize, heads[0].bodyKind], [300_000, "data"]);
+  assert.deepEqual(heads[0].bodyStart, body.subarray(0, 256));
+  const whole = await connection.inspection.body(path, number);
+  assert.deepEqual([whole.kind, whole.size, whole.from], ["data", 300_000, 0]);
+  assert.deepEqual(whole.bytes, body);
+  const part = await connection.inspection.body(path, number, { from: 299_990, length: 20 });
+  assert.deepEqual(part.bytes, body.subarray(299_990));
+  await assert.rejects(connection.inspection.body(path, 99), refusedAs("MessageNotFound"));
+});
+
+// CON-24, CON-25
+test("locks and clients have their holders", async (t) => {
+  const [connection, other] = [await connected(t), await connected(t, { client: "billing-7f" })];
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["one", "two"]);
+  const messages = other.receiver(path).messages();
+  const { value: one } = await messages.next();
+  await messages.next();
+  const page = await connection.inspection.locks(path, { sort: "age", top: 1 });
+  assert.deepEqual([page.locks.length, page.total, page.locks[0].sequenceNumber], [1, 2, 1]);
+  assert.equal(page.locks[0].lock.holder.name, "billing-7f");
+  const rest = await connection.inspection.locks(path, { sort: "age", after: page.next });
+  assert.deepEqual(rest.locks.map(({ sequenceNumber }) => sequenceNumber), [2]);
+  await one.renew();
+  const { locks } = await connection.inspection.locks(path);
+  assert.deepEqual(locks.map(({ lock }) => lock.renewalCount).sort(), [0, 1]);
+  const { clients } = await connection.inspection.clients({ path, name: "BILLING" });
+  assert.equal(clients.length, 1);
+  assert.equal(clients[0].clientId, page.locks[0].lock.holder.clientId);
+  const { path: linked, role, unsettledCount } = clients[0].links[0];
+  assert.deepEqual([linked, role, unsettledCount], [path, "receiver", 2]);
+  await messages.return();
+});
+
+// CON-27
+test("sessions have counts, a state and a holder", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection, { requiresSession: true });
+  await connection.sender(path).sendBatch(["a", "b", "b"].map((sessionId) => ({ body: "x", sessionId })));
+  const session = await connection.acceptSession(path, "b");
+  await session.setState("packed");
+  const { sessions, total } = await connection.inspection.sessions(path, { sort: "activeMessageCount", descending: true });
+  assert.deepEqual(sessions.map(({ sessionId, activeMessageCount }) => [sessionId, activeMessageCount]), [["b", 2], ["a", 1]]);
+  assert.equal(total, 2);
+  assert.deepEqual([sessions[0].stateSize, sessions[0].isStuck, sessions[0].lock.isOfSession], [6, false, true]);
+  const { size, bytes } = await connection.inspection.sessionState(path, "b", { from: 1 });
+  assert.deepEqual([size, new TextDecoder().decode(bytes)], [6, "acked"]);
+  assert.equal(await connection.inspection.sessionState(path, "a"), undefined);
+  const later = new Date(Date.now() + 60_000);
+  assert.deepEqual((await connection.inspection.sessions(path, { stateSetAfter: later })).sessions, []);
+});
+
+// CON-04, CON-28, CON-33
+test("schedules and entities are counted", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  const from = new Date();
+  for (const minutes of [1, 1, 10]) {
+    await connection.sender(path).schedule("x", new Date(from.getTime() + minutes * 60_000 + 30_000));
+  }
+  const { counts, before, later } = await connection.inspection.timeline(path, { from, slots: 3 });
+  assert.deepEqual([counts, before, later], [[0, 2, 0], 0, 1]);
+  const all = await connection.inspection.timeline();
+  assert.ok(all.counts.length === 60 && all.counts.reduce((sum, count) => sum + count) >= 3);
+  // The counts may be a second old.
+  let page = await connection.inspection.entities({ path, kind: "queue" });
+  while (page.entities[0]?.scheduledMessageCount !== 3) {
+    page = await connection.inspection.entities({ path: path.toUpperCase(), kind: "queue" });
+  }
+  assert.deepEqual([page.total, page.entities[0].path], [1, path]);
+  assert.deepEqual([page.totals.scheduledMessageCount, page.totals.totalMessageCount], [3, 3]);
+  assert.ok(page.entities[0].conditions.includes("hasNoReceiver"));
+});
+
+// CON-34
+test("a tap shows each message that is accepted while it is open", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).send("before");
+  const tap = await connection.inspection.tap(path);
+  await connection.sender(path).sendBatch(["one", "two"]);
+  await connection.receiver(path, { mode: "receiveAndDelete" }).receive({ maxCount: 3 });
+  const shown = [];
+  for await (const { heads, omitted, isReopened } of tap) {
+    assert.deepEqual([omitted, isReopened], [0, false]);
+    shown.push(...heads.map(({ sequenceNumber, bodyStart }) => [sequenceNumber, bodyStart]));
+    if (shown.length === 2) {
+      break;
+    }
+  }
+  assert.deepEqual(shown, [[2, "one"], [3, "two"]]);
+  const { heads } = await tap.read();
+  assert.deepEqual(heads, []);
+  await assert.rejects(connection.inspection.tap(`${path}/$deadletterqueue`), refusedAs("InvalidOperation"));
+});

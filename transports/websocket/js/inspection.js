@@ -1,0 +1,108 @@
+// Inspection: messages in any state, locks, sessions, clients, schedules and accepted messages (operation `inspect` of
+// docs/reference/websocket.md). Nothing changes, not even the time of the last access (CON-01).
+
+import { decodeProperties, fromBase64, instant } from "./value.js";
+
+/** Reads the state of entities and of the namespace. Instants are text, as on the wire; `nowUtc` is the broker's clock. */
+export class Inspection {
+  #connection;
+
+  constructor(connection) {
+    this.#connection = connection;
+  }
+
+  /** Lists a page of messages without their bodies. `from` is a sequence number or an instant (CON-02). */
+  async heads(path, { from, ...query } = {}) {
+    const start = typeof from === "number" ? { from } : { fromUtc: from && instant(from) };
+    return decodeHeads(await this.#ask("heads", path, { ...query, ...start }));
+  }
+
+  /** Reads a part of a body, at most 1 MiB (CON-03). */
+  async body(path, sequenceNumber, { from, length } = {}) {
+    const part = await this.#ask("body", path, { sequenceNumber, from, length });
+    return { kind: part.bodyKind, size: part.bodySize, from: part.from, bytes: fromBase64(part.bodyBase64) };
+  }
+
+  /** Lists a page of locks with their holders (CON-25). */
+  locks(path, query = {}) {
+    return this.#ask("locks", path, query);
+  }
+
+  /** Lists a page of sessions with their counts and holders (CON-27). */
+  sessions(path, { stateSetAfter, ...query } = {}) {
+    return this.#ask("sessions", path, { ...query, stateSetAfterUtc: stateSetAfter && instant(stateSetAfter) });
+  }
+
+  /** Reads a part of the state of a session, at most 1 MiB; resolves to undefined if there is none (CON-27). */
+  async sessionState(path, sessionId, { from, length } = {}) {
+    const { stateSize, stateBase64, ...part } = await this.#ask("sessionState", path, { sessionId, from, length });
+    return stateSize === undefined ? undefined : { size: stateSize, from: part.from, bytes: fromBase64(stateBase64) };
+  }
+
+  /** Counts messages by instant; without a path, of all entities (CON-28). */
+  timeline(path = "", { from, ...query } = {}) {
+    return this.#ask("timeline", path, { ...query, fromUtc: from && instant(from) });
+  }
+
+  /** Lists a page of entities with their counts and rates (CON-04). */
+  entities(query = {}) {
+    return this.#ask("entities", "", query);
+  }
+
+  /** Lists a page of connected clients with their links (CON-24). */
+  clients(query = {}) {
+    return this.#ask("clients", "", query);
+  }
+
+  /** Opens a tap on the messages that an entity accepts from now on; resolves when it is open (CON-34). */
+  async tap(path) {
+    const read = (tap) => this.#ask("tap", path, { tap });
+    return new Tap(read, (await read()).tap);
+  }
+
+  async #ask(kind, path, query) {
+    const { findings } = await this.#connection.request("inspect", { path, question: { [kind]: query } });
+    return findings[kind];
+  }
+}
+
+/** Heads of messages as an entity accepts them. It takes none. The broker ends a tap that is not read for 10 s. */
+export class Tap {
+  #read;
+  #number;
+
+  constructor(read, number) {
+    this.#read = read;
+    this.#number = number;
+  }
+
+  /**
+   * Waits up to a second for messages; without any, `heads` is empty. `omitted` counts messages that are not shown. With
+   * `isReopened` the tap had ended, and messages before that are neither shown nor counted.
+   */
+  async read() {
+    const { tap, heads, omitted } = decodeHeads(await this.#read(this.#number));
+    const isReopened = tap !== this.#number;
+    this.#number = tap;
+    return { heads, omitted, isReopened };
+  }
+
+  /** Yields each page that has news. Leave the loop to end. */
+  async *[Symbol.asyncIterator]() {
+    for (;;) {
+      const page = await this.read();
+      if (page.heads.length > 0 || page.omitted > 0 || page.isReopened) {
+        yield page;
+      }
+    }
+  }
+}
+
+function decodeHeads({ heads, ...page }) {
+  const decode = ({ bodyStartBase64, applicationProperties, ...head }) => ({
+    ...head,
+    ...(bodyStartBase64 === undefined ? {} : { bodyStart: fromBase64(bodyStartBase64) }),
+    applicationProperties: decodeProperties(applicationProperties),
+  });
+  return { ...page, heads: heads.map(decode) };
+}
