@@ -170,12 +170,13 @@ const foreign = () =>
     .map((element) => element.outerHTML)
     .concat(globalThis.hacked === undefined ? [] : [`hacked ${globalThis.hacked}`]);
 
-// CON-42, CON-43, CON-44, CON-46, CON-52, CON-53, CON-56, CON-66, CON-67, CON-68, CON-76: every page in both schemes and at 320 pixels
 for (const [scheme, options] of [
   ["light", { colorScheme: "light" }],
   ["dark", { colorScheme: "dark" }],
   ["phone", { colorScheme: "light", ...PHONE }],
 ]) {
+  // CON-42, CON-43, CON-44, CON-46, CON-52, CON-53, CON-56, CON-66, CON-67, CON-68, CON-76: in both schemes and at 320
+  // pixels
   test(`every page is readable and makes no element of a text: ${scheme}`, async (t) => {
     const tab = await opened(t, options);
     for (const [name, fragment] of Object.entries(PAGES)) {
