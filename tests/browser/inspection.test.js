@@ -62,6 +62,24 @@ test("a body is read by range", async (t) => {
   await assert.rejects(connection.inspection.body(path, 99), refusedAs("MessageNotFound"));
 });
 
+// CON-03: the start is cut before a character that would exceed 256 bytes, so its length is the place of the rest.
+test("a text continues where its start ends", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  const sender = connection.sender(path);
+  const mixed = '\u0001"\\\n€é😀\u202e';
+  const texts = [0, 1, 2, 3].map((shift) => "x".repeat(shift) + mixed.repeat(40));
+  texts.push("x".repeat(256), "x".repeat(255) + "é", "€".repeat(85), "");
+  const numbers = await sender.sendBatch(texts);
+  const { heads } = await connection.inspection.heads(path);
+  for (const [place, { bodyStart }] of heads.entries()) {
+    const from = new TextEncoder().encode(bodyStart).length;
+    assert.ok(from <= 256 && (from > 252 || bodyStart === texts[place]), `${place}: ${from}`);
+    const { bytes } = await connection.inspection.body(path, numbers[place], { from });
+    assert.equal(bodyStart + new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes), texts[place]);
+  }
+});
+
 // CON-24, CON-25
 test("locks and clients have their holders", async (t) => {
   const [connection, other] = [await connected(t), await connected(t, { client: "billing-7f" })];

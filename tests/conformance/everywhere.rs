@@ -76,6 +76,7 @@ scenarios! {
         each_queue_and_each_subscription_has_a_lock_duration_of_its_own,
         any_client_with_the_token_can_settle_and_renew,
         a_lock_outlives_its_client,
+        a_lock_names_its_holder,
         a_changed_lock_duration_applies_to_later_locks_and_renewals,
         all_locks_of_one_instant_end_together,
     ],

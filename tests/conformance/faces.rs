@@ -60,6 +60,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception { what: "sessions", face: Only(WITH_LINKS), why: "HTTP has no link to hold a session with" },
     Exception { what: "message_properties::numbers_have_63_bits", face: PartlyInProcess(SOCKETS), why: "the record of the number that was given last is set in the store" },
     Exception { what: "message_properties::messages_cross_from_each_transport_to_each_other", face: PartlyInProcess(SOCKETS), why: "one of the transports that messages cross to is in process" },
+    Exception { what: "lock::a_lock_names_its_holder", face: PartlyInProcess(SOCKETS), why: "locks and clients are read as an operator reads them" },
     Exception { what: "sessions::sessions_are_listed_by_id", face: PartlyInProcess(SOCKETS), why: "the holder of the listed sessions" },
     Exception { what: "topics::a_copy_without_session_goes_to_the_dead_letter_queue", face: PartlyInProcess(&[Http]), why: "the sessions are received" },
     Exception { what: "forwarding::a_full_destination_and_a_small_one_dead_letter_at_the_source", face: PartlyInProcess(&[Http]), why: "a message above a mebibyte, which HTTP does not take" },

@@ -28,7 +28,7 @@ BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
 
 # Modules of the test binary `broker`.
-BROKER = ["declarations", "forwarders"]
+BROKER = ["declarations", "forwarders", "looking"]
 
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
@@ -415,6 +415,25 @@ CONSUMERS = [
      "(held.end, held.is_with_handler) = (End::after(max, now.here), true);", "let _ = max;\n        held.is_with_handler = true;"),
 ]
 
+LOOKING = [
+    ("an inquiry is no use of the queue", "CON-01", "machine/src/queue/mod.rs",
+     "            Command::Inspect(inquiry) => self.inspect(sub_queue, &inquiry, ctx.now).map(answer),\n", "            Command::Inspect(inquiry) => {\n                self.touch(ctx.now);\n                self.inspect(sub_queue, &inquiry, ctx.now).map(answer)\n            }\n"),
+    ("a message in flight is not listed", "CON-02", "machine/src/queue/inspect.rs",
+     "                && !slot.is_in_flight()\n", ""),
+    ("an expired message is not listed as active", "CON-02", "machine/src/queue/inspect.rs",
+     "SlotState::Active | SlotState::Pending if self.is_expired(slot, now) => {", "SlotState::Active | SlotState::Pending if self.is_expired(slot, now) && false => {"),
+    ("locks are listed in their order", "CON-25", "machine/src/queue/inspect.rs",
+     "        found.sort_unstable();\n        let row", "        let row"),
+    ("a renewal of a lock is counted", "CON-25", "machine/src/lock_table.rs",
+     "            node.renewals = node.renewals.saturating_add(1);\n", ""),
+    ("a session is stuck after ten lock durations", "CON-27", "machine/src/queue/inspect.rs",
+     "const STUCK_AFTER_LOCKS: i64 = 10;", "const STUCK_AFTER_LOCKS: i64 = 11;"),
+    ("messages after the last slot are counted", "CON-28", "machine/src/excerpt.rs",
+     "            None => later += 1,\n", "            None => {}\n"),
+    ("messages that a tap does not show are counted", "CON-34", "src/taps.rs",
+     "state.omitted += count.saturating_sub(added);", "state.omitted += count.saturating_sub(added) / 2;"),
+]
+
 # Test tiers of each group, in order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -427,6 +446,7 @@ GROUPS = {
     "retry-again": (RETRY_AGAIN, ["model", "unit", "sessions", "broker_bounds", "whole", "transfers", "conformance"]),
     "declarations": (DECLARATIONS, ["declarations", "rights", "unit"]),
     "consumers": (CONSUMERS, ["consumers", "renewal", "refused", "session_consumer"]),
+    "looking": (LOOKING, ["unit", "looking", "model"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

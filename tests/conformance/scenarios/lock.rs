@@ -1,6 +1,13 @@
 //! Lifetime of locks (file 06, "Lock lifetime").
 
+use std::time::Duration;
+
+use peeklock_core::command::Counts;
 use peeklock_core::description::SubscriptionUpdate;
+use peeklock_core::inspect::{
+    ClientQuery, Found, Holder, LockOrder, LockQuery, LockRow, Question, ROW_COUNT_MAX,
+};
+use peeklock_core::management::{Managed, Management};
 
 use super::*;
 
@@ -125,4 +132,71 @@ pub async fn all_locks_of_one_instant_end_together(s: &Stage) {
     let again = s.take_all(ORDERS).await;
     assert_eq!(sequences(&again), (1..=50).collect::<Vec<_>>());
     assert!(again.iter().all(|seen| seen.delivery_count == 2));
+}
+
+/// CON-01, CON-24, CON-25: a lock names the client that holds it, with its renewals, also after the
+/// client is gone. Looking changes nothing.
+pub async fn a_lock_names_its_holder(s: &Stage) {
+    s.open_queue(ORDERS).await;
+    s.put(ORDERS, "a").await;
+    s.put(ORDERS, "b").await;
+    let other = s.another().await;
+    let taken_at = s.now();
+    let seen = other.receive(ORDERS, ReceiveMode::PeekLock, 1, TimeSpan::ZERO).await.unwrap();
+    s.advance(seconds(30)).await;
+    let before = described(s).await;
+    let [lock] = &locks(s).await[..] else { panic!() };
+    assert_eq!((lock.sequence.0, lock.delivery_count), (1, 0));
+    let facts = &lock.lock;
+    assert_eq!((facts.taken_at, facts.until), (taken_at, taken_at.plus(minutes(1))));
+    assert_eq!((facts.renewals, facts.is_of_session), (0, false));
+    let holder = facts.holder.clone().unwrap();
+    let query = ClientQuery { count_max: ROW_COUNT_MAX, ..ClientQuery::default() };
+    let page = s.broker().clients(&query).await;
+    // A client may use a connection for one request only.
+    if let Some(client) = page.clients.iter().find(|client| client.id == holder.client) {
+        assert_eq!((&client.transport, &client.name), (&holder.transport, &holder.name));
+        assert_eq!(client.peer, holder.peer);
+        assert!(holder.is_connected);
+    }
+    assert_eq!(described(s).await, before);
+
+    let until = other.renew(ORDERS, seen[0].token()).await.unwrap();
+    let [renewed] = &locks(s).await[..] else { panic!() };
+    assert_eq!((renewed.lock.taken_at, renewed.lock.until), (taken_at, until));
+    assert_eq!(renewed.lock.renewals, 1);
+    other.stop().await;
+    drop(other);
+    // The broker notices the end of a connection a little later.
+    let is_connected = async || match &locks(s).await[..] {
+        [LockRow { lock, .. }] => lock.holder.as_ref().unwrap().is_connected,
+        other => panic!("{other:?}"),
+    };
+    while is_connected().await {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let [left] = &locks(s).await[..] else { panic!() };
+    let left = left.lock.holder.clone().unwrap();
+    assert_eq!((left.client, &left.name, left.peer), (holder.client, &holder.name, holder.peer));
+    s.settle(ORDERS, seen[0].token(), Decision::Complete).await.unwrap();
+    assert_eq!(locks(s).await.len(), 0);
+}
+
+async fn locks(s: &Stage) -> Vec<LockRow<Holder>> {
+    let query = LockQuery { order: LockOrder::Age, after: None, from: 0, count_max: 10 };
+    let request = Management::Inspect(Box::new(Question::Locks(query)));
+    let Managed::Findings(findings) =
+        s.broker().full_access().manage(ORDERS, request).await.unwrap()
+    else {
+        panic!()
+    };
+    let Found::Locks(page) = findings.found else { panic!() };
+    assert_eq!(page.total, page.locks.len() as u64);
+    page.locks
+}
+
+/// Counts of the queue, and the instant of its last use.
+async fn described(s: &Stage) -> (Counts, Timestamp) {
+    let described = s.broker().describe_queue(ORDERS).await.unwrap();
+    (described.counts, described.accessed_at)
 }

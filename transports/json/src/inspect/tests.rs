@@ -121,6 +121,37 @@ fn states_are_a_set() {
     assert!(HeadStates::default().is_empty() && !some.is_empty());
 }
 
+/// CON-02: a position keeps the longest names, and names that need escapes in JSON and in addresses.
+#[test]
+fn position_keeps_every_name() {
+    for name in ["😀".repeat(128), "\u{1}\"\\%/?#&+ ".repeat(10), "a".repeat(260), String::new()]
+    {
+        for value in [i64::MIN, -1, 0, i64::MAX] {
+            let key = RowKey { value, name: name.as_str().into() };
+            let text = Paged::Sessions.key_text(&key);
+            assert!(text.len() <= POSITION_BYTES_MAX);
+            assert!(text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-' || it == b'_'));
+            assert_eq!(Paged::Sessions.parse_key(&text).unwrap(), key);
+            assert!(Paged::Entities.parse_key(&text).is_err());
+        }
+    }
+}
+
+/// CON-03: wherever a text is cut, its start ends before the character that was cut, so that the
+/// rest continues at its length.
+#[test]
+fn start_of_a_text_ends_before_a_cut_character() {
+    use super::message::text_start;
+    let text = "\u{1}\"\\\né€😀\u{202e}".repeat(20);
+    for end in 0..=text.len() {
+        let start = text_start(&text.as_bytes()[..end], text.len() as u64).unwrap();
+        assert!(text.starts_with(start) && start.len() <= end && end - start.len() < 4, "{end}");
+        assert!(text.is_char_boundary(start.len()));
+        let is_whole = text.is_char_boundary(end);
+        assert_eq!(start.len() == end, is_whole, "{end}");
+    }
+}
+
 /// CON-03: the start of a body is text up to its last whole character, and Base64 otherwise.
 #[test]
 fn start_of_a_body_is_cut_at_a_character() {

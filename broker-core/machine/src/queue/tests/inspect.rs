@@ -2,11 +2,11 @@
 
 use super::inspect_rows::locks_of;
 use super::*;
-use crate::command::Settlement;
+use crate::command::{SessionFilter, Settlement};
 use crate::excerpt::{EXAMINED_MAX, MachineExcerpt};
 use crate::inspect::{
     Cursor, Excerpt, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, Inquiry, LockOrder,
-    LockQuery, TimelineOf, TimelineQuery,
+    LockQuery, SessionOrder, SessionQuery, TimelineOf, TimelineQuery,
 };
 
 /// Pseudorandom numbers that are the same in each run.
@@ -419,4 +419,78 @@ fn inspection_lists_messages_in_transfer() {
     };
     assert_eq!(heads[0].destination.as_deref(), Some("c"));
     assert!(heads[0].expires_at.is_never() && heads[0].lock.is_none());
+}
+
+/// One inquiry of each kind, and of each order.
+fn inquiries(now: Timestamp) -> Vec<Inquiry> {
+    let mut all = vec![Inquiry::SessionState { session: "a".into() }];
+    for order in [HeadOrder::Number, HeadOrder::ScheduledAt, HeadOrder::ExpiresAt] {
+        all.push(Inquiry::Heads(HeadQuery { order, ..HeadQuery::default() }));
+    }
+    for order in [LockOrder::End, LockOrder::Age] {
+        all.push(Inquiry::Locks(LockQuery { order, from: 0, after: None, count_max: 100 }));
+    }
+    for order in [SessionOrder::Name, SessionOrder::Oldest, SessionOrder::LockedUntil] {
+        let (filter, is_descending) = (SessionFilter::All, order != SessionOrder::Name);
+        let (from, beyond, count_max) = (None, None, 100);
+        all.push(Inquiry::Sessions(SessionQuery {
+            order,
+            is_descending,
+            filter,
+            from,
+            beyond,
+            count_max,
+        }));
+    }
+    for of in [TimelineOf::Scheduled, TimelineOf::Expiring] {
+        let slot = TimeSpan::from_seconds(10);
+        let query = TimelineQuery { of, from: now, slot, slot_count: 9, after: None };
+        all.push(Inquiry::Timeline(query));
+    }
+    all
+}
+
+/// CON-01: a queue that is inspected between all commands has the same state, effects and deadlines
+/// as one that is not, in each sub-queue, with and without sessions.
+#[test]
+fn inspected_queue_equals_one_that_is_not_inspected() {
+    for with_sessions in [false, true] {
+        let stand = || {
+            Stand::new(|queue| {
+                queue.requires_session = with_sessions;
+                queue.lock_duration = TimeSpan::from_seconds(5);
+            })
+        };
+        let (mut plain, mut inspected) = (stand(), stand());
+        let (mut first, mut second) = (Random(17), Random(17));
+        let mut locks = [Vec::new(), Vec::new()];
+        let [of_plain, of_inspected] = &mut locks;
+        let mut answered = 0;
+        for round in 0..120 {
+            plain.act(&mut first, with_sessions, of_plain);
+            inspected.act(&mut second, with_sessions, of_inspected);
+            for inquiry in inquiries(inspected.now) {
+                let sub_queue = [SubQueue::Main, SubQueue::DeadLetter][round % 2];
+                inspected.queue.committed(StageNumber(inspected.stage));
+                let inquiry = Command::Inspect(inquiry);
+                inspected.turn_asking(sub_queue, [inquiry], |answer| {
+                    answered += u32::from(answer.is_ok());
+                });
+                plain.wait();
+                let turn = |stand: &Stand| {
+                    format!("{:?} {} {}", stand.effects, stand.changes, stand.moves)
+                };
+                assert_eq!(turn(&inspected), turn(&plain), "round {round}");
+            }
+            let state = |stand: &Stand| {
+                let queue = &stand.queue;
+                let heads =
+                    |sub_queue| stand.excerpt(sub_queue, &Inquiry::Heads(HeadQuery::default()));
+                let kept = (queue.describe(), queue.own_deadline(), queue.memory_use());
+                format!("{:?} {:?} {kept:?}", heads(SubQueue::Main), heads(SubQueue::DeadLetter))
+            };
+            assert_eq!(state(&inspected), state(&plain), "round {round}");
+        }
+        assert!(answered > 500, "{answered}");
+    }
 }
