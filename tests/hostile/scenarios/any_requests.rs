@@ -247,14 +247,14 @@ fn drawn_query(names: &[String], values: &mut Values) -> String {
 fn watch(values: &mut Values) -> Json {
     let mut subjects = Vec::new();
     for _ in 0..values.below(18) {
-        let name = values
-            .random
-            .of(&["entities", "entity", "clients", "locks", "sessions", "timeline", "tap"]);
+        let name = values.random.of(&[
+            "totals", "entities", "entity", "clients", "locks", "sessions", "timeline", "tap",
+        ]);
         let mut subject = json!({ "name": name });
         if matches!(name, "entity" | "locks" | "sessions" | "timeline" | "tap") {
             subject["path"] = values.entity().into();
         }
-        if !matches!(name, "entity" | "tap") && values.random.one_in(2) {
+        if !matches!(name, "totals" | "entity" | "tap") && values.random.one_in(2) {
             subject["query"] = json!({ "top": values.below(600) });
         }
         subjects.push(subject);
