@@ -551,6 +551,7 @@ fn print_banner(
         is_new,
         // Without durable data there is no file with a key.
         requires_token: is_durable && !broker.allows_anonymous(),
+        has_console: loaded.config.console.enabled,
         colours: crate::telemetry::colours(&io::stdout()),
     };
     let mut out = io::stdout().lock();

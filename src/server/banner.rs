@@ -53,6 +53,8 @@ pub struct Banner<'a> {
     pub is_new: bool,
     /// Whether clients need a token.
     pub requires_token: bool,
+    /// Whether the HTTP listener serves the console.
+    pub has_console: bool,
     /// Whether to use colours.
     pub colours: bool,
 }
@@ -88,6 +90,11 @@ impl fmt::Display for Banner<'_> {
                 _ => writeln!(f, "  {name:<10}{name}{s}://{address}")?,
             }
         }
+        let http = self.listeners.iter().find(|listener| listener.name == "http");
+        if let (Some(Listener { address, .. }), true) = (http, self.has_console) {
+            let s = self.tls.secure();
+            writeln!(f, "  {:<10}http{s}://{address}/$console/, for a browser", "console")?;
+        }
         if self.is_durable {
             let place = self.store_dir.map(|folder| format!(" in {folder}")).unwrap_or_default();
             writeln!(f, "  {:<10}{store}{place}, durable at acknowledgement", "store")?;
@@ -98,9 +105,7 @@ impl fmt::Display for Banner<'_> {
         if let BannerTls::Development(file) = &self.tls {
             writeln!(f, "  {:<10}by the development authority in {file}", "tls")?;
         }
-        let Some(http) = self.listeners.iter().find(|listener| listener.name == "http") else {
-            return Ok(());
-        };
+        let Some(http) = http else { return Ok(()) };
         writeln!(
             f,
             "\n{bold}What to try next{plain}\n\n{}",
@@ -204,6 +209,7 @@ mod tests {
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
+            has_console: true,
             colours,
         }
         .to_string()
@@ -219,6 +225,7 @@ mod tests {
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
+            has_console: false,
             colours: false,
         }
     }
@@ -231,6 +238,16 @@ mod tests {
             banner(false, false)
                 .contains("store     memory, messages are lost when this process ends")
         );
+    }
+
+    /// CON-64: the banner names the address of the console, unless it is switched off.
+    #[test]
+    fn the_banner_names_the_console() {
+        let line = "  console   http://127.0.0.1:5300/$console/, for a browser\n";
+        assert!(banner(true, false).contains(line));
+        let http = Listener { name: "http", address: "127.0.0.1:5300".parse().unwrap() };
+        let off = Banner { listeners: vec![http], ..in_memory() }.to_string();
+        assert!(!off.contains("console"), "{off}");
     }
 
     /// SEC-25: the first steps name the command for the connection string, which works as printed,
@@ -258,6 +275,7 @@ mod tests {
             let listeners = vec![Listener { name: listener.name, address: listener.address }];
             let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
             let (is_durable, is_new, colours) = (true, true, false);
+            let has_console = false;
             let store_dir = Some(data_dir);
             Banner {
                 listeners,
@@ -268,6 +286,7 @@ mod tests {
                 tls,
                 is_new,
                 requires_token,
+                has_console,
                 colours,
             }
             .to_string()

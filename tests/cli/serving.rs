@@ -21,6 +21,10 @@ fn serve_prints_its_addresses_and_stops_in_order() {
     assert_eq!(code, 0, "{log}");
     assert!(out.starts_with(&format!("peeklock {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
     assert!(out.contains("What to try next"), "{out}");
+    assert!(
+        out.contains(&format!("  console   http://{address}/$console/, for a browser\n")),
+        "{out}"
+    );
     assert!(out.contains(&format!("curl -X PUT 'http://{address}/")), "{out}");
     assert!(!out.contains("WARNING") && !out.contains('\u{1b}'), "{out}");
     assert!(log.contains("SIGTERM") && log.contains("stopped"), "{log}");
