@@ -21,6 +21,7 @@ use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
+use crate::grant::SignIns;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::shared::{Health, Namespace, Shared};
@@ -270,6 +271,7 @@ impl BrokerBuilder {
             authorizer: self.authorizer,
             expiring_grants: Arc::default(),
             policies,
+            sign_ins: SignIns::default(),
             parking: budget.parking(),
             management: budget.parking(),
             turns: Turns::default(),

@@ -82,7 +82,7 @@ mod survey;
 mod taps;
 mod traced;
 
-pub use access::{Access, ContainerKeys, InTurn, Tap};
+pub use access::{Access, ConsoleToken, ContainerKeys, InTurn, Standing, Tap};
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use shared::Namespace;

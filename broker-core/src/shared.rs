@@ -17,7 +17,7 @@ use crate::contract::{Authorizer, Tracer};
 use crate::description::Settings;
 use crate::edge::Edge;
 use crate::forwarders::Forwarders;
-use crate::grant::ExpiringGrants;
+use crate::grant::{ExpiringGrants, SignIns};
 use crate::ids::Ticket;
 use crate::limits::Tier;
 use crate::policies::Policies;
@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) expiring_grants: Arc<ExpiringGrants>,
     pub(crate) policies: Policies,
+    /// Console tokens.
+    pub(crate) sign_ins: SignIns,
     pub(crate) budget: Budget,
     pub(crate) parking: Budget,
     /// Management has a budget of its own: transports hold permits of `budget` for their clients

@@ -31,6 +31,7 @@ mod policies;
 mod question;
 mod remembered;
 mod renew;
+mod sign_in;
 mod tap;
 mod turn;
 
@@ -42,15 +43,16 @@ use std::task::{Context, Poll, Waker};
 
 pub use self::policies::ContainerKeys;
 use self::remembered::GrantCache;
+pub use self::sign_in::{ConsoleToken, Standing};
 pub use self::tap::Tap;
 pub use self::turn::InTurn;
 use crate::broker::{Broker, Entity};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions};
 use crate::contract::authorizer::Principal;
-use crate::contract::rights::Grant;
+use crate::contract::rights::{Ceiling, Grant};
 use crate::error::{BrokerError, Denial, Rejection};
-use crate::grant::{Entitlement, Issuer, Pass, PassFuture, ViaGrant};
+use crate::grant::{Entitlement, Issuer, Pass, PassFuture, PresentedToken, ViaGrant};
 use crate::path::EntityAddress;
 
 /// Maximum length in bytes of a path that the authorizer is asked about. It exceeds every path of
@@ -105,6 +107,10 @@ pub struct Access {
 struct AccessCheck {
     state: Mutex<AccessState>,
     reads: ReadRule,
+    /// Highest role of the client (CON-73).
+    ceiling: Ceiling,
+    /// Console token that the client presents (CON-71).
+    console_token: PresentedToken,
     /// Accesses of the credentials that were presented for the destinations of forwarding, in
     /// addition to the principal's own (FWD-05, HTP-18). Order: messages, dead-lettered messages.
     destination_accesses: [Option<Access>; 2],
@@ -137,6 +143,8 @@ impl Broker {
                 grants: GrantCache::default(),
             }),
             reads: ReadRule::ByManage,
+            ceiling: Ceiling::Admin,
+            console_token: PresentedToken::Absent,
             destination_accesses: [None, None],
         };
         Access { broker: self.clone(), check: Some(Arc::new(check)) }
@@ -166,15 +174,22 @@ impl Access {
     /// over no grants.
     #[must_use]
     pub fn with_listen_reads(&self) -> Self {
+        self.rebuilt(|check| check.reads = ReadRule::ByListen)
+    }
+
+    /// Returns this access after a change, without its grants.
+    fn rebuilt(&self, change: impl FnOnce(&mut AccessCheck)) -> Self {
         let Some(check) = &self.check else { return self.clone() };
         let principal = Arc::clone(&check.lock().principal);
         let state = AccessState { principal, version: 0, grants: GrantCache::default() };
-        let destination_accesses = check.destination_accesses.clone();
-        let check = AccessCheck {
+        let mut check = AccessCheck {
             state: Mutex::new(state),
-            reads: ReadRule::ByListen,
-            destination_accesses,
+            reads: check.reads,
+            ceiling: check.ceiling,
+            console_token: check.console_token.clone(),
+            destination_accesses: check.destination_accesses.clone(),
         };
+        change(&mut check);
         Self { broker: self.broker.clone(), check: Some(Arc::new(check)) }
     }
 
@@ -183,12 +198,7 @@ impl Access {
     /// without them, the principal of this access decides. It takes over no grants.
     #[must_use]
     pub fn with_destination_credentials(&self, destination_accesses: [Option<Self>; 2]) -> Self {
-        let Some(check) = &self.check else { return self.clone() };
-        let principal = Arc::clone(&check.lock().principal);
-        let state = AccessState { principal, version: 0, grants: GrantCache::default() };
-        let check =
-            AccessCheck { state: Mutex::new(state), reads: check.reads, destination_accesses };
-        Self { broker: self.broker.clone(), check: Some(Arc::new(check)) }
+        self.rebuilt(|check| check.destination_accesses = destination_accesses)
     }
 
     /// The broker. Calls on it directly, instead of through this access, are not checked.
@@ -470,7 +480,10 @@ impl Access {
                 let state = check.lock();
                 (Arc::clone(&state.principal), state.version)
             };
+            let shared = &self.broker.shared;
+            check.console_token.require(&shared.sign_ins, &*shared.clock, &principal).await?;
             let grant = question::ask(&self.broker, &principal, resource).await?;
+            let grant = check.limit(grant);
             let actions = check.actions(&grant);
             let mut state = check.lock();
             if state.version != version {
@@ -512,9 +525,15 @@ impl AccessCheck {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Limits a grant to the ceiling and the console token of this access.
+    fn limit(&self, grant: Grant) -> Grant {
+        let ceiling = grant.ceiling.min(self.ceiling);
+        self.console_token.limit(grant.with_ceiling(ceiling))
+    }
+
     /// The actions that a grant allows through this access.
     fn actions(&self, grant: &Grant) -> Actions {
-        let actions = grant.actions();
+        let actions = self.limit(grant.clone()).actions();
         if self.reads == ReadRule::ByListen && actions.contains(Action::Overview) {
             return actions.with(Action::Describe);
         }

@@ -12,11 +12,13 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug, Default)]
 pub struct Epoch(Arc<Counter>);
 
-/// Value of an epoch at the time of a decision.
+/// Value of an epoch at the time of a decision, or values of several epochs.
 #[derive(Clone, Debug)]
 pub struct Mark {
     of: Epoch,
     at: u64,
+    /// Mark of another epoch on which the decision depends too.
+    also: Option<Box<Self>>,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl Epoch {
     /// read the state on which the grant depends.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { of: self.clone(), at: self.0.count.load(Ordering::Acquire) }
+        Mark { of: self.clone(), at: self.0.count.load(Ordering::Acquire), also: None }
     }
 
     /// Whether a mark or a clone of this epoch exists elsewhere.
@@ -66,10 +68,21 @@ impl Epoch {
 }
 
 impl Mark {
-    /// Whether its epoch has not been raised since.
+    /// Whether none of its epochs has been raised since.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.of.0.count.load(Ordering::Acquire) == self.at
+            && self.also.as_ref().is_none_or(|also| also.is_current())
+    }
+
+    /// Adds the epochs of another mark.
+    #[must_use]
+    pub(crate) fn with(self, other: Self) -> Self {
+        let other = match self.also {
+            Some(also) => also.with(other),
+            None => other,
+        };
+        Self { also: Some(Box::new(other)), ..self }
     }
 
     /// Registers a bell that rings when the epoch is raised. The caller must check afterwards
@@ -80,12 +93,16 @@ impl Mark {
             bells.retain(|other| other.strong_count() > 0);
             bells.push(Arc::downgrade(bell));
         }
+        drop(bells);
+        if let Some(also) = &self.also {
+            also.register_notifier(bell);
+        }
     }
 }
 
 impl PartialEq for Mark {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.of.0, &other.of.0) && self.at == other.at
+        Arc::ptr_eq(&self.of.0, &other.of.0) && self.at == other.at && self.also == other.also
     }
 }
 

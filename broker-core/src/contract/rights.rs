@@ -39,6 +39,27 @@ pub struct Grant {
     pub policy: Option<Arc<str>>,
 }
 
+impl Ceiling {
+    /// All ceilings, the lowest first.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// Name of the role.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Returns the ceiling with a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ceiling| ceiling.name() == name)
+    }
+}
+
 impl Grant {
     /// Grants rights without an end.
     #[must_use]
@@ -96,6 +117,13 @@ impl Grant {
     pub(crate) fn actions(&self) -> Actions {
         Actions::granted(self.rights, self.ceiling)
     }
+}
+
+/// Returns the refusal of an action that the rights allow, but not the role (CON-72).
+pub(crate) fn missing_role(least: Ceiling, role: Ceiling) -> Rejection {
+    let (least, role) = (least.name(), role.name());
+    let detail = format!("this requires the role {least}; the role of this client is {role}");
+    Rejection::unauthorized(detail).with_cause(Denial::RIGHT)
 }
 
 /// Returns the refusal of an action that is not granted. It is the same whether the entity exists

@@ -11,7 +11,7 @@ use crate::command::{Command, LinkEnd, Opens, Outcome};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions, Requirement};
 use crate::contract::epoch::Mark;
-use crate::contract::rights::{self, Grant};
+use crate::contract::rights::{self, Ceiling, Grant, Rights};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, Ticket};
 use crate::request::{AnswerObserver, Outlet, Released, Reply, Request};
@@ -48,6 +48,8 @@ pub struct Entitlement {
 #[derive(Default)]
 struct State {
     epoch: Option<Mark>,
+    rights: Rights,
+    ceiling: Ceiling,
     /// Name of the policy behind the grant, if there is one.
     policy: Option<Arc<str>>,
     /// Reason of the authorizer for refusing everything.
@@ -118,6 +120,7 @@ impl Entitlement {
         let seen = self.expiring_grants.notifier.count();
         let mut state = self.lock();
         state.epoch.clone_from(&grant.epoch);
+        (state.rights, state.ceiling) = (grant.rights, grant.ceiling);
         state.policy.clone_from(&grant.policy);
         state.peer = peer;
         state.refusal = None;
@@ -163,7 +166,7 @@ impl Entitlement {
     }
 
     /// Instant at which the grant ends; none without a limit.
-    pub(super) fn end(&self) -> Option<Timestamp> {
+    pub(crate) fn end(&self) -> Option<Timestamp> {
         match self.until.load(Ordering::Relaxed) {
             NO_END => None,
             until => Some(Timestamp::from_ticks(until)),
@@ -203,6 +206,19 @@ impl Entitlement {
     /// Name of the policy behind the grant, if there is one.
     pub(crate) fn policy(&self) -> Option<Arc<str>> {
         self.lock().policy.clone()
+    }
+
+    /// Highest role that the rights allow; none without the right to look.
+    pub(crate) fn role(&self, now: impl FnOnce() -> Timestamp) -> Option<Ceiling> {
+        let Judgement { actions, .. } = self.judge(now);
+        let allows = |action| actions.contains(action);
+        [
+            (Ceiling::Admin, allows(Action::Update)),
+            (Ceiling::Operator, allows(Action::Send) && allows(Action::Receive)),
+            (Ceiling::Viewer, allows(Action::Inspect)),
+        ]
+        .into_iter()
+        .find_map(|(role, is_allowed)| is_allowed.then_some(role))
     }
 
     /// Whether the authorizer refused everything, so that it must be asked again.
@@ -256,7 +272,14 @@ impl Entitlement {
             return Rejection::invalid_operation(detail);
         }
         let state = self.lock();
-        let missing = || rights::missing_right(action, state.policy.as_deref());
+        let missing = || match action.needs() {
+            Requirement::OneOf(one_of, least)
+                if one_of.intersects(state.rights) && state.ceiling < least =>
+            {
+                rights::missing_role(least, state.ceiling)
+            }
+            _ => rights::missing_right(action, state.policy.as_deref()),
+        };
         judgement
             .reason
             .or_else(|| state.refusal.clone())

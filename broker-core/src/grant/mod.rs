@@ -9,6 +9,7 @@
 //! This folder lies below the broker and its handles. An [`Entitlement`] knows an entity only as a
 //! [`GrantedEntity`], and a [`Pass`] knows the access that gave it only as an [`Issuer`].
 
+mod console;
 mod entitlement;
 mod expiring;
 mod via;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 
 use crate::error::Rejection;
 
+pub(crate) use self::console::{
+    COUNT_MAX as CONSOLE_TOKEN_COUNT_MAX, PresentedToken, SignIn, SignIns,
+};
 pub(crate) use self::entitlement::{Entitlement, GrantedEntity, TrackedCommand};
 pub(crate) use self::expiring::ExpiringGrants;
 pub(crate) use self::via::ViaGrant;
