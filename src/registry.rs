@@ -10,7 +10,7 @@ use peeklock::amqp::AmqpTransport;
 use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::console::{self, Console};
-use peeklock::contract::{Authorizer, Forwarder, Transport};
+use peeklock::contract::{Authorizer, Ceiling, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
@@ -129,6 +129,11 @@ fn http(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     config.i_know = loaded.config.security.i_know;
     config.metrics = Some(Arc::clone(&around.metrics));
     config.console = console_in_use(loaded);
+    let console = &loaded.config.console;
+    config.anonymous_role = console.anonymous_role;
+    if console.read_only {
+        config.role_max = Ceiling::Viewer;
+    }
     config.readiness = Some(around.readiness.clone());
     config.tls = around.acceptor(Protocol::Http);
     config.entrance = around.entrances.http.clone();

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
+use peeklock::contract::Ceiling;
 use peeklock::listen::Proxies;
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::time::TimeSpan;
@@ -397,6 +398,14 @@ own_section! {
         enabled: bool = true, Text("");
         /// Name of the environment, such as `production`, in header and title of the console
         label: String = String::new(), Text("a text");
+        /// Highest role of clients of the JSON API without credentials. Empty: `admin` on loopback, `viewer` elsewhere
+        ///
+        /// A viewer reads. An operator also sends, receives and settles
+        anonymous_role: Option<Ceiling> = None, Text("`viewer`, `operator`, `admin`");
+        /// Makes every client of the JSON API a viewer
+        ///
+        /// Clients over AMQP, WebSocket and the REST data plane keep their rights
+        read_only: bool = false, Text("");
     }
 }
 

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use config::Value;
+use peeklock::contract::Ceiling;
 use peeklock::description::{FailureTarget, OnDestinationFull};
 use peeklock::limits::{Amount, Tier};
 use peeklock::listen::{Proxies, Source};
@@ -209,6 +210,7 @@ scalars! {
     Box<str>, |it| (**it).into();
     Option<String>, |it| it.as_deref().unwrap_or_default().into();
     SocketAddr, |it| it.to_string().into();
+    Option<Ceiling>, |it| it.map_or("", Ceiling::name).into();
     Option<SocketAddr>, |it| it.map_or_else(String::new, |it| it.to_string()).into();
     Tier, |it| it.to_scalar();
     FailureTarget, |it| it.to_scalar();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
+use peeklock::contract::Ceiling;
 use peeklock::description::{
     EntityStatus, FailureTarget, Jitter, OnDestinationFull, RetryKind, SessionRetryOrder,
 };
@@ -143,6 +144,15 @@ words! {
     LogFormat, "a log format: text or json" {
         Text = "text",
         Json = "json",
+    }
+}
+
+/// A role, or nothing.
+impl FromText for Option<Ceiling> {
+    const EXPECTED: &'static str = "a role: viewer, operator or admin";
+
+    fn from_text(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(None) } else { Ceiling::named(text).map(Some) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use peeklock_core::contract::port;
+use peeklock_core::contract::{Ceiling, Principal, port};
 use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
@@ -100,6 +100,11 @@ pub struct HttpConfig {
     pub amqp: Entrance,
     /// `security.i_know`: lets a listener beyond loopback serve anonymous clients (SEC-17).
     pub i_know: bool,
+    /// `console.read_only`: highest role of every client of the JSON API (CON-73).
+    pub role_max: Ceiling,
+    /// `console.anonymous_role`: highest role of clients of the JSON API without credentials. None:
+    /// admin on loopback, viewer elsewhere.
+    pub anonymous_role: Option<Ceiling>,
     /// Renders `/metrics`; none for no such page.
     pub metrics: Option<MetricsHook>,
     /// Files under `/$console/`; none for no console.
@@ -132,6 +137,8 @@ impl Default for HttpConfig {
             entrance: Entrance::default(),
             amqp: Entrance::default(),
             i_know: false,
+            role_max: Ceiling::Admin,
+            anonymous_role: None,
             metrics: None,
             console: None,
             readiness: None,
@@ -144,5 +151,14 @@ impl HttpConfig {
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self { address, ..Self::default() }
+    }
+
+    /// Returns the highest role of a client of the JSON API.
+    pub(crate) fn ceiling(&self, principal: &Principal) -> Ceiling {
+        if principal.token.is_some() || principal.tls.is_some() {
+            return self.role_max;
+        }
+        let usual = if principal.is_local() { Ceiling::Admin } else { Ceiling::Viewer };
+        self.role_max.min(self.anonymous_role.unwrap_or(usual))
     }
 }

@@ -223,3 +223,9 @@ fn host(request: &HttpRequest) -> Option<&str> {
         Some(target) => header.filter(|host| host.eq_ignore_ascii_case(target.as_str())),
     }
 }
+
+/// Returns the presented token; never logged (SEC-22).
+pub(crate) fn token(request: &HttpRequest) -> Option<Box<str>> {
+    let header = request.headers().get(header::AUTHORIZATION)?;
+    Some(String::from_utf8_lossy(header.as_bytes()).into())
+}

@@ -55,6 +55,7 @@ mod serve;
 
 mod broker_properties;
 mod delivery;
+mod downloads;
 mod header_value;
 
 mod api;

@@ -97,6 +97,12 @@ pub(crate) enum ApiRoute {
     Clients,
     /// `/watch`
     Watch,
+    /// `/sign-in`
+    SignIn,
+    /// `/downloads`
+    Downloads,
+    /// `/downloads/{ticket}`
+    Download { ticket: String },
     /// `/topics`
     Topics,
     /// `/topics/{topic}`
@@ -192,6 +198,9 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["entities"] => ApiRoute::Entities,
         ["clients"] => ApiRoute::Clients,
         ["watch"] => ApiRoute::Watch,
+        ["sign-in"] => ApiRoute::SignIn,
+        ["downloads"] => ApiRoute::Downloads,
+        ["downloads", ticket] => ApiRoute::Download { ticket: ticket.to_owned() },
         ["timeline"] => ApiRoute::Timeline { path: String::new() },
         ["policies", ref below @ ..] => return read_policies("", below),
         ["queues", queue, "policies", ref below @ ..] => return read_policies(queue, below),

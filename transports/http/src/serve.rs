@@ -25,7 +25,7 @@ use peeklock_listen::relayed::is_proxy_header;
 use crate::atom::{self, AtomRoute};
 use crate::deadline::Deadline;
 use crate::error::{Answer, Circumstances, Form, Refusal};
-use crate::exchange::{Exchange, check_origin};
+use crate::exchange::{Exchange, check_origin, token};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Socket};
@@ -45,7 +45,8 @@ pub(crate) async fn serve(
         return finish(response, connection, Some(payload));
     }
     let route = route::parse(request.uri().path(), request.uri().query().unwrap_or_default());
-    let access = access(&site, &request, route.as_ref());
+    let (route, token) = redeemed(&site, &request, route);
+    let access = access(&site, &request, route.as_ref(), token);
     note_client(&site, &request);
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
@@ -161,11 +162,33 @@ impl Exchange {
     }
 }
 
-/// Returns the access of the client of a request. The Listen right is enough for the JSON API to
-/// read descriptions and counts (SEC-05).
-fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
+/// Replaces the address of a download with the address of its content (CON-71). Returns the token
+/// of the request, or of the request that made the address.
+fn redeemed(
+    site: &Site,
+    request: &HttpRequest,
+    route: Option<Route>,
+) -> (Option<Route>, Option<Box<str>>) {
+    if let Some(Route::Api(ApiRoute::Download { ticket })) = &route
+        && request.method() == Method::GET
+        && let Some(download) = site.downloads.take(ticket, site.broker.now())
+    {
+        return (route::parse(&download.path, ""), download.token);
+    }
+    (route, token(request))
+}
+
+/// Returns the access of the client of a request. For the JSON API, the Listen right is enough to
+/// read descriptions and counts (SEC-05), a console token counts, and roles have their limits
+/// (CON-73).
+fn access(
+    site: &Site,
+    request: &HttpRequest,
+    route: Option<&Route>,
+    token: Option<Box<str>>,
+) -> Access {
     let known = request.conn_data::<Principal>().cloned().unwrap_or_default();
-    let principal = known.with_token_if_any(token(request));
+    let principal = known.with_token_if_any(token);
     let principal = if is_forwarded(request) { principal.through_proxy() } else { principal };
     // Some clients sign the address of each request, which may differ from the address of its
     // entity (ADM-10).
@@ -185,9 +208,14 @@ fn access(site: &Site, request: &HttpRequest, route: Option<&Route>) -> Access {
         }
         Some(_) | None => principal,
     };
+    let ceiling = site.config.ceiling(&principal);
     let access = site.broker.access(principal);
     match route {
-        Some(Route::Api(_)) => access.with_listen_reads(),
+        Some(Route::Api(_)) => {
+            access.with_listen_reads().with_ceiling(ceiling).with_console_token()
+        }
+        // The console shows the health of the broker too.
+        Some(Route::Probe(_)) => access.with_console_token(),
         Some(_) | None => access,
     }
 }
@@ -207,12 +235,6 @@ fn note_client(site: &Site, request: &HttpRequest) {
 fn is_forwarded(request: &HttpRequest) -> bool {
     let is_old = request.version() < Version::HTTP_11;
     is_old || request.headers().keys().any(|name| is_proxy_header(name.as_str()))
-}
-
-/// Returns the presented token; never logged (SEC-22).
-fn token(request: &HttpRequest) -> Option<Box<str>> {
-    let header = request.headers().get(header::AUTHORIZATION)?;
-    Some(String::from_utf8_lossy(header.as_bytes()).into())
 }
 
 /// Returns the methods of a resource, as the `Allow` header lists them.
@@ -282,7 +304,10 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Topics
                 | ApiRoute::Entities
                 | ApiRoute::Clients
-                | ApiRoute::Watch,
+                | ApiRoute::Watch
+                | ApiRoute::SignIn
+                | ApiRoute::Downloads
+                | ApiRoute::Download { .. },
             ),
         )
         | None => (Surface::Management, false, ""),

@@ -11,6 +11,7 @@ use peeklock_listen::{Strangers, Tracker};
 use tokio::sync::Semaphore;
 
 use crate::config::HttpConfig;
+use crate::downloads::Downloads;
 
 /// One listener: its broker, its settings, its memory budgets.
 pub(crate) struct Site {
@@ -25,6 +26,8 @@ pub(crate) struct Site {
     pub(crate) outbound: Arc<Pool>,
     /// Limits metrics pages to one at a time, since their size is unknown in advance.
     pub(crate) metrics_turn: Arc<Semaphore>,
+    /// Addresses of downloads (CON-71).
+    pub(crate) downloads: Downloads,
     /// Places of open streams (CON-33).
     pub(crate) streams: Arc<Semaphore>,
     /// Clients that were refused because of their address.
@@ -44,6 +47,7 @@ impl Site {
             broker,
             inbound: Pool::of_parts(config.inbound_bytes_max),
             outbound: Pool::new(config.outbound_bytes_max),
+            downloads: Downloads::default(),
             metrics_turn: Arc::new(Semaphore::new(1)),
             streams: Arc::new(Semaphore::new(config.stream_count_max)),
             strangers: Strangers::default(),

@@ -26,6 +26,7 @@ mod wire {
     mod matrix;
     mod secure;
     mod security;
+    mod sign_in;
     mod signed;
     mod topics;
     mod watch;

@@ -20,6 +20,7 @@ mod policies;
 mod queues;
 mod rules;
 mod sessions;
+mod sign_in;
 mod subscriptions;
 mod topics;
 mod watch;
@@ -71,7 +72,10 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Subscription { .. } => subscriptions::METHODS,
         ApiRoute::Rule { .. } => rules::METHODS,
         ApiRoute::Policy { .. } => policies::METHODS,
+        ApiRoute::SignIn => sign_in::METHODS,
+        ApiRoute::Download { .. } => "GET, OPTIONS",
         ApiRoute::Declaration
+        | ApiRoute::Downloads
         | ApiRoute::Watch
         | ApiRoute::Explain { .. }
         | ApiRoute::PolicyKeys { .. }
@@ -91,6 +95,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Topics
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. } => &["skip", "top"],
+        ApiRoute::SignIn if method == Method::GET => &["path"],
         ApiRoute::Declaration => &["dryRun", "digest", "stepsMax"],
         ApiRoute::Entities => inspect::ENTITIES,
         ApiRoute::Clients => inspect::CLIENTS,
@@ -107,6 +112,9 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::MessageBody { .. }
         | ApiRoute::SessionState { .. }
         | ApiRoute::Watch
+        | ApiRoute::SignIn
+        | ApiRoute::Downloads
+        | ApiRoute::Download { .. }
         | ApiRoute::Lock { .. }
         | ApiRoute::Topic { .. }
         | ApiRoute::Subscription { .. }
@@ -168,6 +176,9 @@ pub(crate) async fn dispatch(
         ApiRoute::Entities => inspect::entities(exchange).await,
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Watch => watch::watch(exchange, payload).await,
+        ApiRoute::SignIn => sign_in::one(exchange, payload, method).await,
+        ApiRoute::Downloads => sign_in::create_download(exchange, payload).await,
+        ApiRoute::Download { .. } => sign_in::download(),
         ApiRoute::Topics => topics::list(exchange).await,
         ApiRoute::Topic { topic } => topics::one(exchange, payload, method, topic).await,
         ApiRoute::Subscriptions { topic } => subscriptions::list(exchange, topic).await,

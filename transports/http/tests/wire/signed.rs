@@ -17,8 +17,11 @@ pub(super) const RETIRED_KEY: &str = "AgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh
 pub(super) const LATER_KEY: &str = "AQECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 pub(super) async fn start(config: SasConfig) -> Server {
+    start_plan(Plan::new(), config).await
+}
+
+pub(super) async fn start_plan(mut plan: Plan, config: SasConfig) -> Server {
     let policies = Policies::new();
-    let mut plan = Plan::new();
     plan.authorizer = Arc::new(SasAuthorizer::new(&policies, config)) as Arc<dyn Authorizer>;
     plan.policies = Some(policies);
     plan.config.metrics = Some(Arc::new(|| "the page".to_owned()));

@@ -13,7 +13,7 @@ use super::server::{Plan, Server};
 const WAIT: Duration = Duration::from_secs(10);
 
 /// An open stream, and its bytes that were read.
-struct Stream {
+pub(super) struct Stream {
     socket: TcpStream,
     text: String,
 }
@@ -21,13 +21,28 @@ struct Stream {
 impl Stream {
     /// Opens a stream, and returns the status of the answer with it.
     async fn open(server: &Server, subjects: Value) -> (u16, Self) {
-        Self::open_over(TcpStream::connect(server.address).await.unwrap(), server, subjects).await
+        let socket = TcpStream::connect(server.address).await.unwrap();
+        Self::open_over(socket, server, subjects, "").await
     }
 
-    async fn open_over(mut socket: TcpStream, server: &Server, subjects: Value) -> (u16, Self) {
+    /// Opens a stream with an `Authorization` header.
+    pub(super) async fn open_with(server: &Server, subjects: Value, token: &str) -> (u16, Self) {
+        let socket = TcpStream::connect(server.address).await.unwrap();
+        Self::open_over(socket, server, subjects, token).await
+    }
+
+    async fn open_over(
+        mut socket: TcpStream,
+        server: &Server,
+        subjects: Value,
+        token: &str,
+    ) -> (u16, Self) {
         let body = json!({ "subjects": subjects }).to_string();
-        let head = "POST /$api/v1/watch\nContent-Type: application/json";
-        socket.write_all(&server.request(head, body)).await.unwrap();
+        let mut head = "POST /$api/v1/watch\nContent-Type: application/json".to_owned();
+        if !token.is_empty() {
+            head += &format!("\nAuthorization: {token}");
+        }
+        socket.write_all(&server.request(&head, body)).await.unwrap();
         let mut stream = Self { socket, text: String::new() };
         while !stream.text.contains("\r\n\r\n") {
             assert!(stream.more().await);
@@ -45,7 +60,7 @@ impl Stream {
     }
 
     /// Returns the data of the next event with this name, and drops everything before it.
-    async fn event(&mut self, name: &str) -> Value {
+    pub(super) async fn event(&mut self, name: &str) -> Value {
         loop {
             let begin = format!("event: {name}\ndata: ");
             if let Some(at) = self.text.find(&begin)
@@ -242,7 +257,7 @@ async fn stream_of_a_client_that_reads_nothing_ends() {
     socket.set_recv_buffer_size(4 << 10).unwrap();
     let socket = socket.connect(server.address).await.unwrap();
     let subjects = Value::from(vec![entities; 16]);
-    let (status, _stuck) = Stream::open_over(socket, &server, subjects).await;
+    let (status, _stuck) = Stream::open_over(socket, &server, subjects, "").await;
     assert_eq!(status, 200);
     let patience = tokio::time::Instant::now() + WAIT;
     let mut is_known = false;
