@@ -2,13 +2,15 @@
 // Requests to the JSON API. Addresses are relative to the document, so that a proxy may put a prefix before them.
 
 import { Store } from "./preferences.js";
-import { token } from "./credential.js";
+import { forgetToken, setToken, signedToken, token } from "./credential.js";
 
 const API = new URL("../$api/v1/", document.baseURI);
 const ROOT = new URL("../", document.baseURI);
 const TIMEOUT_MS = 15_000;
 /** The console answers at once, so a longer wait is a lost connection. */
 const ABOUT_MS = 1500;
+/** Minimum time between two questions whether the credentials are over. */
+const CHECK_MS = 2000;
 /** Largest part of a body in one answer. */
 const PART_BYTES = 4 << 20;
 
@@ -34,8 +36,19 @@ export class ApiError extends Error {
  */
 export const connection = new Store({ lostAt: undefined, answeredAt: 0 });
 
-/** Whether the broker wants a token, which this page does not have. */
+/** Whether the broker refuses the credentials of this page, or their absence. */
 export const needsToken = new Store(false);
+/** Whether this page had a token that has ended. */
+export const hasEnded = new Store(false);
+
+/**
+ * Role of this page, once it is known: `viewer`, `operator`, `admin`, or none.
+ * @type {Store<{ role?: string, policy?: string, isSignedIn: boolean, endsAtUtc?: string } | undefined>}
+ */
+export const standing = new Store(undefined);
+
+/** Whether this page may change entities. An action that the role does not allow is not offered. */
+export const mayManage = () => standing.value?.role === "admin";
 
 /** Clock of the broker minus clock of this machine, in milliseconds. */
 let ahead = 0;
@@ -62,10 +75,10 @@ export function parse(text) {
 /**
  * Sends a request. Resolves to the response; rejects with an `ApiError` for every answer that is no success.
  * @param {URL} url
- * @param {{ headers?: Record<string, string>, signal?: AbortSignal, timeout?: number, body?: string }} options
+ * @param {{ method?: string, headers?: Record<string, string>, signal?: AbortSignal, timeout?: number, body?: string }} options
  */
-async function send(url, { headers = {}, signal, timeout = TIMEOUT_MS, body = undefined } = {}) {
-  const asked = `${body === undefined ? "GET" : "POST"} ${decodeURI(url.pathname.slice(ROOT.pathname.length - 1))}`;
+async function send(url, { method = "GET", headers = {}, signal, timeout = TIMEOUT_MS, body = undefined } = {}) {
+  const asked = `${method} ${decodeURI(url.pathname.slice(ROOT.pathname.length - 1))}`;
   const authorization = token();
   // A stream has no end; its reader aborts it when nothing comes.
   const signals = [...(timeout > 0 ? [AbortSignal.timeout(timeout)] : []), ...(signal ? [signal] : [])];
@@ -73,9 +86,9 @@ async function send(url, { headers = {}, signal, timeout = TIMEOUT_MS, body = un
   let response;
   try {
     response = await fetch(url, {
-      method: body === undefined ? "GET" : "POST",
+      method,
       body,
-      headers: { ...headers, ...(authorization && { Authorization: authorization }) },
+      headers: { ...(authorization && { Authorization: authorization }), ...headers },
       cache: "no-store",
       credentials: "omit",
       referrerPolicy: "no-referrer",
@@ -95,12 +108,11 @@ async function send(url, { headers = {}, signal, timeout = TIMEOUT_MS, body = un
   }
   connection.set({ lostAt: undefined, answeredAt: Date.now() });
   if (response.ok) {
-    needsToken.set(false);
     return response;
   }
   const problem = await response.json().catch(() => ({}));
-  if (response.status === 401) {
-    needsToken.set(true);
+  if (response.status === 401 && !url.pathname.endsWith("/sign-in")) {
+    checkStanding();
   }
   throw new ApiError(asked, {
     code: typeof problem.code === "string" ? problem.code : `HTTP ${response.status}`,
@@ -146,10 +158,23 @@ export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
   return answer;
 }
 
+/**
+ * Changes something, and returns the answer if it has a body. The outcome is unknown when no answer comes (ERR-06).
+ * @param {"POST" | "PUT" | "DELETE"} method
+ * @param {string} path
+ * @param {object} [body]
+ * @param {Record<string, string>} [headers]
+ */
+export async function change(method, path, body = {}, headers = {}) {
+  const response = await send(address(API, path), { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } });
+  const text = await response.text();
+  return text === "" ? undefined : noteClock(text);
+}
+
 /** Opens the event stream of subjects. */
 export async function openStream(/** @type {object} */ request, /** @type {AbortSignal} */ signal) {
   const headers = { "Content-Type": "application/json" };
-  const response = await send(address(API, "watch"), { headers, signal, timeout: 0, body: JSON.stringify(request) });
+  const response = await send(address(API, "watch"), { method: "POST", headers, signal, timeout: 0, body: JSON.stringify(request) });
   return /** @type {ReadableStream<Uint8Array>} */ (response.body);
 }
 
@@ -183,9 +208,58 @@ export async function getBytes(path, from, count, signal) {
   return { bytes, total, kind: response.headers.get("Peeklock-Body-Kind") ?? undefined };
 }
 
-/** Reads a whole body for a download. */
-export const getBlob = async (/** @type {string} */ path) =>
-  (await send(address(API, path), { timeout: 600_000 })).blob();
+/** Reads the role of this page. A refusal means that the broker wants other credentials. */
+export async function readStanding() {
+  try {
+    standing.set(await get("sign-in"));
+    needsToken.set(false);
+    hasEnded.set(false);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 401) {
+      throw error;
+    }
+    standing.set(undefined);
+    needsToken.set(true);
+  }
+}
+
+let isChecking = false;
+
+/** Finds out whether a refused request lacks a right, or whether the credentials are over. */
+function checkStanding() {
+  if (!isChecking && !needsToken.value) {
+    isChecking = true;
+    readStanding().catch(() => {}).finally(() => setTimeout(() => (isChecking = false), CHECK_MS));
+  }
+}
+
+/**
+ * Exchanges a connection string or signed token for a console token.
+ * @param {string} text
+ * @param {string} role empty for the highest role that the policy allows
+ */
+export async function signIn(text, role) {
+  const { authorization, path } = await signedToken(text, now());
+  const answer = await change("POST", "sign-in", { path, ...(role && { role }) }, { Authorization: authorization });
+  setToken(answer.token);
+  await readStanding();
+}
+
+/** Ends the token of this page, and of other tabs that have the same one. */
+export async function signOut() {
+  try {
+    await change("DELETE", "sign-in");
+  } finally {
+    forgetToken();
+    standing.set(undefined);
+  }
+}
+
+/** Returns an address from which the browser downloads a content. It is for one use, and needs no token. */
+export async function downloadAddress(/** @type {string} */ path) {
+  const answer = await change("POST", "downloads", { path });
+  return addressOf(answer.path);
+}
 
 /** Returns the address of a resource of the API, for commands that are copied. */
 export const addressOf = (/** @type {string} */ path) => new URL(path, API).href;

@@ -1,7 +1,7 @@
 // @ts-check
 // Body of a message, as text in the form that fits it. Only its beginning is read; more on demand, all as a download.
 
-import { getBlob, getBytes } from "./api.js";
+import { downloadAddress, getBytes } from "./api.js";
 import { token } from "./credential.js";
 import { amqp, hexLine, indentXml, packing, protobuf, unpack, utf8 } from "./decode.js";
 import { number, size } from "./format.js";
@@ -120,12 +120,10 @@ export function Body({ path, head }) {
     // A link carries no token.
     event.preventDefault();
     try {
-      const url = URL.createObjectURL(await getBlob(bodyPath));
       const link = document.createElement("a");
-      link.href = url;
+      link.href = await downloadAddress(bodyPath);
       link.download = name;
       link.click();
-      setTimeout(() => URL.revokeObjectURL(url), 60_000);
     } catch (error) {
       setFailure(error);
     }

@@ -1,11 +1,30 @@
 // @ts-check
-// The token of this tab. A connection string is exchanged for a token here: its key is not kept, and never sent.
+// The console token of this tab, which other tabs of this browser may ask for; and the signed token that is exchanged for
+// it. A key of a connection string signs here, and is neither kept nor sent.
 
 const NAME = "peeklock.console.token";
+/** The broker accepts no longer lifetime of a console token. */
 const LIFETIME_SECONDS = 8 * 3600;
+const ASK_MS = 300;
 const encoder = new TextEncoder();
 
 let current = read();
+/** @type {((token: string) => void) | undefined} */
+let onAnswer;
+/** @type {(() => void) | undefined} */
+let onEnd;
+
+const tabs = new BroadcastChannel(NAME);
+tabs.onmessage = ({ data }) => {
+  if (data?.ask === true && current !== undefined) {
+    tabs.postMessage({ token: current });
+  } else if (typeof data?.token === "string") {
+    onAnswer?.(data.token);
+  } else if (typeof data?.ended === "string" && data.ended === current) {
+    setToken(undefined);
+    onEnd?.();
+  }
+};
 
 function read() {
   try {
@@ -32,36 +51,79 @@ export function setToken(/** @type {string | undefined} */ text) {
   }
 }
 
+/** Forgets the token in all tabs. */
+export function forgetToken() {
+  if (current !== undefined) {
+    tabs.postMessage({ ended: current });
+  }
+  setToken(undefined);
+}
+
+/** Calls an action when another tab has signed out. */
+export function whenSignedOut(/** @type {() => void} */ action) {
+  onEnd = action;
+}
+
+/** Asks other tabs for their token. Resolves to whether one has another token than this tab. */
+export function askTabs() {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => finish(false), ASK_MS);
+    const finish = (/** @type {boolean} */ isFound) => {
+      clearTimeout(timer);
+      onAnswer = undefined;
+      resolve(isFound);
+    };
+    onAnswer = (text) => {
+      if (text !== current) {
+        setToken(text);
+        finish(true);
+      }
+    };
+    tabs.postMessage({ ask: true });
+  });
+}
+
+/** Returns the entity that a signed token is for; empty for the namespace or another kind of token. */
+function pathOf(/** @type {string} */ signed) {
+  const resource = /[?& ]sr=([^&]*)/i.exec(signed)?.[1] ?? "";
+  try {
+    return decodeURIComponent(resource).replace(/^\w+:\/\/[^/]*\/?/, "");
+  } catch {
+    return "";
+  }
+}
+
 /**
- * Makes a token of a connection string, or takes a token as it is.
+ * Makes a signed token of a connection string, or of the name and key of a policy; or takes a token as it is. `at` is the
+ * time of the broker. Resolves to the value of the Authorization header and the entity that it is for.
  * @param {string} text
+ * @param {number} at
  */
-export async function signIn(text) {
+export async function signedToken(text, at) {
   const given = text.trim();
   if (/^(SharedAccessSignature|Bearer) /i.test(given)) {
-    setToken(given);
-    return;
+    return { authorization: given, path: pathOf(given) };
   }
   const pairs = given.split(";").map((pair) => [pair.slice(0, pair.indexOf("=")).trim().toLowerCase(), pair.slice(pair.indexOf("=") + 1).trim()]);
   const values = new Map(/** @type {[string, string][]} */ (pairs));
   const signature = values.get("sharedaccesssignature");
   if (signature) {
-    setToken(signature);
-    return;
+    return { authorization: signature, path: pathOf(signature) };
   }
-  const [endpoint, policy, key] = ["endpoint", "sharedaccesskeyname", "sharedaccesskey"].map((name) => values.get(name));
-  if (!endpoint || !policy || !key) {
-    throw new Error("A connection string has Endpoint, SharedAccessKeyName and SharedAccessKey. A token begins with SharedAccessSignature or Bearer.");
+  const [policy, key] = ["sharedaccesskeyname", "sharedaccesskey"].map((name) => values.get(name));
+  if (!policy || !key) {
+    throw new Error("A connection string has SharedAccessKeyName and SharedAccessKey. A token begins with SharedAccessSignature or Bearer.");
   }
   if (!globalThis.crypto?.subtle) {
     throw new Error("A browser signs tokens only on pages of https:// and localhost. Paste a token that begins with SharedAccessSignature.");
   }
-  const host = endpoint.replace(/^\w+:\/\//, "").replace(/\/.*$/, "");
-  const resource = encodeURIComponent(`sb://${host}/${values.get("entitypath") ?? ""}`);
-  const expiry = Math.floor(Date.now() / 1000) + LIFETIME_SECONDS;
+  const host = (values.get("endpoint") ?? location.host).replace(/^\w+:\/\//, "").replace(/\/.*$/, "");
+  const path = values.get("entitypath") ?? "";
+  const resource = encodeURIComponent(`sb://${host}/${path}`);
+  const expiry = Math.floor(at / 1000) + LIFETIME_SECONDS;
   const algorithm = { name: "HMAC", hash: "SHA-256" };
   const secret = await crypto.subtle.importKey("raw", encoder.encode(key), algorithm, false, ["sign"]);
   const signed = new Uint8Array(await crypto.subtle.sign("HMAC", secret, encoder.encode(`${resource}\n${expiry}`)));
   const sig = encodeURIComponent(btoa(String.fromCharCode(...signed)));
-  setToken(`SharedAccessSignature sr=${resource}&sig=${sig}&se=${expiry}&skn=${encodeURIComponent(policy)}`);
+  return { authorization: `SharedAccessSignature sr=${resource}&sig=${sig}&se=${expiry}&skn=${encodeURIComponent(policy)}`, path };
 }

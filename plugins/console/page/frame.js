@@ -2,7 +2,7 @@
 // Frame of every page: rail of pages and pinned entities, bar with label, search, state of the connection; dialogs for
 // going anywhere and for the list of keys.
 
-import { connection, get } from "./api.js";
+import { connection, get, standing } from "./api.js";
 import { span, visible } from "./format.js";
 import { allBindings, pageKeys, useKeys } from "./keys.js";
 import { Age, announcement, pageTitle, Problem, Text, useNow } from "./parts.js";
@@ -37,9 +37,7 @@ export function Frame({ children }) {
     document.title = [visible(title), label && visible(label), "Peeklock"].filter(Boolean).join(" · ");
   }, [title, label]);
   useEffect(() => {
-    if (dialog.value === "rail") {
-      dialog.set("");
-    }
+    dialog.set("");
   }, [parts]);
   useKeys([
     { keys: "Ctrl+k", does: "Find an entity, message or page", act: () => dialog.set("find"), isGlobal: true },
@@ -64,6 +62,7 @@ export function Frame({ children }) {
       ${label && html`<strong class="label"><${Text} value=${label} max=${40} /></strong>`}
       <button type="button" class="find" onClick=${() => dialog.set("find")}>Find<span class="wide"> an entity or message</span> <kbd>Ctrl K</kbd></button>
       <${Connection} paused=${paused} />
+      <${Role} />
       <button type="button" class="help" aria-label="List of keys" onClick=${() => dialog.set("keys")}>?</button>
     </header>
     <nav class=${`rail ${open === "rail" ? "open" : ""}`} aria-label="Pages">
@@ -117,6 +116,16 @@ function Connection({ paused }) {
       onClick=${() => isPaused.set(!paused)}><span aria-hidden="true">${shape}</span> <span class="word">${word}</span></button>
     <span class="hidden" role="alert">${isAnnounced ? "The connection to the broker is lost. The page tries again by itself." : ""}</span>
   </span>`;
+}
+
+/** Role of this page, with a link to the place where it can be changed. */
+function Role() {
+  const state = standing.use();
+  if (!state) {
+    return null;
+  }
+  const title = state.policy ? `Policy ${visible(state.policy)}` : "Without signing in";
+  return html`<a class="role" href="#/settings" title=${title}>${state.role ?? "no role"}</a>`;
 }
 
 /** A dialog over the page. The browser keeps the focus in it and gives it back. */
@@ -215,7 +224,7 @@ function KeyList() {
     <h2>Keys</h2>
     ${!letters && html`<p class="quiet">Single-letter keys are switched off in the settings.</p>`}
     <table class="plain"><tbody>
-      ${rows.map(([does, keys]) => html`<tr key=${does}><th scope="row">${does}</th><td>${keys.split(", ").map((key) => html`<kbd>${key.replace("Ctrl+k", "Ctrl+K")}</kbd> `)}</td></tr>`)}
+      ${rows.map(([does, keys]) => html`<tr key=${does}><th scope="row">${does}</th><td>${keys.split(", ").map((key) => html`<kbd>${key.replace("Ctrl+k", "Ctrl+K").replace(/^X$/, "Shift+X")}</kbd> `)}</td></tr>`)}
     </tbody></table>
     <button type="button" onClick=${() => dialog.set("")}>Close</button>
   <//>`;

@@ -2,7 +2,8 @@
 // Values of the broker that a page shows: read once for all components that need them, again every 10 s while the tab is
 // visible, and after a lost connection with growing pauses. A value stays with its age when reading it fails.
 
-import { ApiError, connection, getAbout, getRoot } from "./api.js";
+import { ApiError, connection, getAbout, getRoot, hasEnded, needsToken, readStanding } from "./api.js";
+import { askTabs, setToken, token, whenSignedOut } from "./credential.js";
 import { Store } from "./preferences.js";
 import { fitStream, isPaused } from "./stream.js";
 import { useEffect, useMemo, useState } from "./view.js";
@@ -177,6 +178,7 @@ function retry() {
       retryMs = 0;
       refreshAll();
       void noteStart().catch(() => {});
+      void readStanding().catch(() => {});
     }
   }, retryMs * (0.5 + Math.random()));
 }
@@ -192,6 +194,25 @@ connection.listen(() => {
 
 askAbout().catch(() => {});
 noteStart().catch(() => {});
+readStanding().catch(() => {});
+
+// Another tab of this browser may have signed in or out.
+needsToken.listen(async () => {
+  if (!needsToken.value) {
+    return;
+  }
+  if (await askTabs()) {
+    await readStanding().catch(() => {});
+    refreshAll();
+  } else if (token() !== undefined) {
+    setToken(undefined);
+    hasEnded.set(true);
+  }
+});
+whenSignedOut(async () => {
+  await readStanding().catch(() => {});
+  refreshAll();
+});
 
 /**
  * Reads a value, and keeps it fresh while the component is shown.

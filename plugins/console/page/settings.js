@@ -1,8 +1,7 @@
 // @ts-check
 // Choices of this browser, the token of this tab, policies of the broker, and the broker itself.
 
-import { get, getRoot, needsToken } from "./api.js";
-import { setToken, signIn, token } from "./credential.js";
+import { ApiError, get, getRoot, hasEnded, needsToken, readStanding, signIn, signOut, standing } from "./api.js";
 import { number, visible } from "./format.js";
 import { announce, Choice, Facts, Moment, Problem, Text, usePageTitle } from "./parts.js";
 import { prefer, preferences } from "./preferences.js";
@@ -55,7 +54,7 @@ function Policies() {
   if (policies?.length === 0) {
     return html`<p class="quiet">There are none, so a client needs no token. Make one: <code>peeklock policy create</code></p>`;
   }
-  return html`<div class="table-scroll"><table class="plain unbroken"><thead><tr><th scope="col">Name</th><th scope="col">Rights</th><th scope="col">Changed</th></tr></thead>
+  return html`<div class="table-scroll" role="region" tabindex="0" aria-label="Policies"><table class="plain unbroken"><thead><tr><th scope="col">Name</th><th scope="col">Rights</th><th scope="col">Changed</th></tr></thead>
     <tbody>${policies?.map((policy) => html`<tr key=${policy.name}><th scope="row" class="mono"><${Text} value=${policy.name} /></th><td>${policy.rights.join(", ")}</td><td><${Moment} at=${policy.updatedAt ?? policy.createdAt} /></td></tr>`)}</tbody></table></div>`;
 }
 
@@ -67,38 +66,54 @@ export function SignIn() {
 
 function SignInForm() {
   needsToken.use();
+  const isOver = hasEnded.use();
+  const state = standing.use();
   const [text, setText] = useState("");
-  const [flaw, setFlaw] = useState("");
-  const [, draw] = useState({});
-  const submit = async (event) => {
-    event.preventDefault();
+  const [role, setRole] = useState("");
+  const [flaw, setFlaw] = useState(/** @type {any} */ (undefined));
+  const [isBusy, setBusy] = useState(false);
+  const attempt = async (act, done) => {
+    setBusy(true);
+    setFlaw(undefined);
     try {
-      await signIn(text);
+      await act();
       setText("");
-      setFlaw("");
-      needsToken.set(false);
-      refreshAll();
-      announce("Signed in");
-      draw({});
+      announce(done);
     } catch (error) {
-      setFlaw(/** @type {Error} */ (error).message);
+      setFlaw(error);
     }
-  };
-  const end = () => {
-    setToken(undefined);
+    setBusy(false);
     refreshAll();
-    announce("Signed out");
-    draw({});
   };
-  if (token() !== undefined && !needsToken.value) {
-    return html`<p>This tab has a token. It is forgotten when the tab is closed. <button type="button" onClick=${end}>Sign out</button></p>`;
+  const submit = (event) => {
+    event.preventDefault();
+    void attempt(() => signIn(text, role), "Signed in");
+  };
+  const end = async () => {
+    await attempt(signOut, "Signed out");
+    await readStanding().catch(() => {});
+  };
+  const failure = flaw instanceof ApiError ? html`<${Problem} error=${flaw} />` : flaw && html`<p class="problem">${flaw.message}</p>`;
+  if (state?.isSignedIn) {
+    return html`<${Facts} rows=${[
+        ["Role", state?.role],
+        ["Policy", state?.policy && html`<span class="mono"><${Text} value=${state.policy} /></span>`],
+        ["Until", state?.endsAtUtc && html`<${Moment} at=${state.endsAtUtc} /> <span class="quiet">or 30 minutes without use</span>`],
+      ]} />
+      ${failure}<p><button type="button" disabled=${isBusy} onClick=${end}>Sign out</button></p>`;
   }
   return html`<form class="sign-in" onSubmit=${submit}>
+    ${state?.role && html`<p>Without signing in, this page has the role <strong>${state.role}</strong>.</p>`}
     <label class="block" for="credential">Connection string or token</label>
-    <input id="credential" type="password" autocomplete="off" spellcheck=${false} value=${text} aria-invalid=${flaw !== ""} aria-describedby="credential-help" onInput=${(event) => setText(event.currentTarget.value)} />
-    <button disabled=${text.trim() === ""}>Sign in</button>
-    ${flaw && html`<p class="problem">${flaw}</p>`}
-    ${token() !== undefined && needsToken.value && html`<p class="problem">The broker refused the token of this tab.</p>`}
-    <p class="quiet" id="credential-help">${`peeklock connection-string`} prints one. This page makes a token of it that lasts 8 hours; the key is not kept and not sent.</p>
+    <input id="credential" type="password" autocomplete="off" spellcheck=${false} value=${text} aria-invalid=${flaw !== undefined} aria-describedby="credential-help" onInput=${(event) => setText(event.currentTarget.value)} />
+    <label>Role <select value=${role} onChange=${(event) => setRole(event.currentTarget.value)}>
+      ${ROLES.map(([id, name]) => html`<option key=${id} value=${id} selected=${id === role}>${name}</option>`)}
+    </select></label>
+    <button disabled=${isBusy || text.trim() === ""}>Sign in</button>
+    ${failure}
+    ${isOver && html`<p class="problem">The token of this tab has ended.</p>`}
+    <p class="quiet" id="credential-help"><code>peeklock connection-string</code> prints one. This page signs a token with its key, and the broker exchanges it for a token of this browser that lasts 8 hours, or 30 minutes without use. The key is not kept and not sent.</p>
   </form>`;
 }
+
+const ROLES = [["", "the highest of the policy"], ["viewer", "viewer: looks only"], ["operator", "operator: also sends and settles"], ["admin", "admin: also changes entities"]];
