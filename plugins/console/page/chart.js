@@ -6,6 +6,8 @@ import uPlot from "./vendor/uplot.js";
 
 const HEIGHT = 180;
 const LABEL_PX = 74;
+/** A chart that has just begun is not stretched, so that no two ticks have the same time. */
+const SPAN_MIN_S = 60;
 /** Dashes distinguish the lines without colour. */
 const DASHES = [undefined, [6, 4]];
 
@@ -33,7 +35,7 @@ export class Chart {
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
         padding: [12, LABEL_PX, 0, 0],
-        scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        scales: { x: { time: true, range: (_, first, last) => [Math.min(first, last - SPAN_MIN_S), last] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
           { ...axis, values: (_, times) => times.map((time) => clock(time * 1000, zone)), space: 90 },
           { ...axis, values: (_, values) => values.map((value) => rate(value)), size: 56 },

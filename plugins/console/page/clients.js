@@ -49,7 +49,7 @@ export function Clients({ query }) {
     </div>
     <${Problem} error=${list.error} onRetry=${list.refresh} />
     ${selected && html`<${Client} id=${selected} client=${client} isRead=${list.at > 0} />`}
-    <${Table} label="Clients" columns=${columns} rows=${list.rows} total=${list.total} keyOf=${(row) => String(row.clientId)} scope=${key}
+    <${Table} noun=${["client", "clients"]} label="Clients" columns=${columns} rows=${list.rows} total=${list.total} keyOf=${(row) => String(row.clientId)} scope=${key}
       hrefOf=${(row) => href(["clients"], { ...asked, client: row.clientId })} selected=${selected || undefined}
       hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}
       empty=${list.error ? null : html`<${Empty} title=${isFiltered ? "No client matches" : "No client is connected"}>${isFiltered && html`<p><button type="button" onClick=${() => setQuery({ name: "", path: "", transport: "" })}>Show all clients</button></p>`}<//>`} />
@@ -73,7 +73,7 @@ function Client({ id, client, isRead }) {
     ]} />
     ${
       links.length > 0 &&
-      html`<div class="table-scroll small-scroll"><table class="plain">
+      html`<div class="table-scroll small-scroll" role="region" tabindex="0" aria-label="Links"><table class="plain">
       <thead><tr><th scope="col">Entity</th><th scope="col">Role</th><th scope="col">Mode</th><th scope="col">Session</th><th scope="col" class="right">Credit</th><th scope="col" class="right">Delivered</th><th scope="col" class="right">In hand</th></tr></thead>
       <tbody>${links.map(
         (link, place) => html`<tr key=${place}><th scope="row" class="mono"><a href=${entityHref(kindOfPath(link.path), link.path.replace(/\/\$.*$/, ""))}><${Text} value=${link.path} /></a></th>

@@ -1,14 +1,14 @@
 // @ts-check
 // All entities in one table, with filter, conditions and order in the address.
 
-import { get } from "./api.js";
-import { exact, number, rate, size } from "./format.js";
-import { Age, Choice, Empty, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { addressOf, change, get, mayManage, standing } from "./api.js";
+import { exact, number, quoted, rate, size } from "./format.js";
+import { Age, Choice, Commands, Empty, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
-import { usePages } from "./resource.js";
-import { entityHref, setQuery } from "./route.js";
+import { refreshAll, usePages } from "./resource.js";
+import { entityHref, go, setQuery } from "./route.js";
 import { Table } from "./table.js";
-import { html } from "./view.js";
+import { html, useState } from "./view.js";
 
 const KINDS = [["", "All"], ["queue", "Queues"], ["topic", "Topics"], ["subscription", "Subscriptions"]];
 const CONDITIONS = {
@@ -81,22 +81,40 @@ export function Entities({ query }) {
       </fieldset>
     </div>
     <${Problem} error=${list.error} onRetry=${list.refresh} />
-    <${Table} label="Entities" columns=${entityColumns} rows=${list.rows} keyOf=${(row) => row.path} total=${list.total} scope=${key}
+    <${Table} noun=${["entity", "entities"]} label="Entities" columns=${entityColumns} rows=${list.rows} keyOf=${(row) => row.path} total=${list.total} scope=${key}
       hrefOf=${(row) => entityHref(row.kind, row.path)} sort=${sort || "path"} isDescending=${isDescending}
       onSort=${(name, descending) => setQuery({ sort: name, descending })}
       hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0} empty=${list.error ? null : empty} />
   </div>`;
 }
 
-/** How to make the first entity. */
+const FIRST = "hello";
+
+/** How to make the first entity and to send a message to it, as commands and with a button. */
 export function NoEntities() {
-  const api = new URL("../$api/v1/", document.baseURI).href;
-  const create = `curl -X PUT '${api}queues/orders' -H 'Content-Type: application/json' -d '{}'`;
-  const send = `curl '${api}queues/orders/messages' -H 'Content-Type: application/json' -d '{"body": "hello"}'`;
+  const [error, setError] = useState(/** @type {any} */ (undefined));
+  const [isBusy, setBusy] = useState(false);
+  standing.use();
+  const to = addressOf(`queues/${FIRST}`);
+  const json = "-H 'Content-Type: application/json' -d";
+  const create = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      await change("PUT", `queues/${FIRST}`, {});
+      await change("POST", `queues/${FIRST}/messages`, { body: "two coffees" });
+      refreshAll();
+      go(entityHref("queue", FIRST));
+    } catch (failure) {
+      setError(failure);
+    }
+    setBusy(false);
+  };
   return html`<${Empty} title="There are no entities yet">
-    <p>Make a queue, and send a message to it:</p>
-    <pre>${`peeklock queue create orders\npeeklock send orders 'hello'`}</pre>
-    <p>The same with curl:</p>
-    <pre>${`${create}\n${send}`}</pre>
+    <p>Queues, topics and their subscriptions are listed here, with counts, rates and clients.</p>
+    ${mayManage() && html`<p><button type="button" disabled=${isBusy} onClick=${create}>Create the queue ${FIRST} and send a message to it</button></p>`}
+    <${Problem} error=${error} />
+    <${Commands} title="The same with the command line" list=${[`peeklock queue create ${FIRST}`, `peeklock send ${FIRST} 'two coffees'`]} />
+    <${Commands} title="The same with curl" list=${[`curl -X PUT ${quoted(to)}`, `curl ${quoted(`${to}/messages`)} ${json} '{"body": "two coffees"}'`]} />
   <//>`;
 }

@@ -86,7 +86,7 @@ export function Locks({ kind, path, query, hasSessions }) {
       <${Choice} label="Sub-queue" value=${subQueue} options=${[["", "Main"], ["dead-letters", "Dead letters"]]} onChange=${(value) => setQuery({ sub: value })} />
     </div>
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
-    <${Table} label=${`Locks of ${visible(path)}`} columns=${lockColumns(hasSessions && subQueue === "")} rows=${list.rows} total=${list.total} scope=${key}
+    <${Table} noun=${["lock", "locks"]} label=${`Locks of ${visible(path)}`} columns=${lockColumns(hasSessions && subQueue === "")} rows=${list.rows} total=${list.total} scope=${key}
       keyOf=${(row) => `${row.sessionId ?? ""} ${row.sequenceNumber}`} hrefOf=${hrefOf} sort=${sort} onSort=${(name) => setQuery({ sort: name })}
       hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}
       empty=${list.error ? null : html`<${Empty} title="Nothing is locked${where}"><p>A consumer that receives under lock holds its messages here until it settles them.</p><//>`} />`;
@@ -123,7 +123,7 @@ export function Sessions({ kind, path, query }) {
     </div>
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
     ${selected && html`<${Session} kind=${kind} path=${path} id=${selected} row=${row} />`}
-    <${Table} label=${`Sessions of ${visible(path)}`} columns=${sessionColumns} rows=${list.rows} total=${isActiveOnly ? undefined : list.total} scope=${key}
+    <${Table} noun=${["session", "sessions"]} label=${`Sessions of ${visible(path)}`} columns=${sessionColumns} rows=${list.rows} total=${isActiveOnly ? undefined : list.total} scope=${key}
       keyOf=${(one) => one.sessionId} hrefOf=${(one) => entityHref(kind, path, "sessions", { ...(sort === "sessionId" ? {} : { sort }), descending: isDescending, active: isActiveOnly, session: one.sessionId })}
       selected=${selected || undefined} sort=${sort} isDescending=${isDescending} onSort=${(name, descending) => setQuery({ sort: name, descending })}
       hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}

@@ -114,6 +114,44 @@ export function read(source) {
   }
 }
 
+const STEP = /\.([\w$\u0080-\uffff-]+)|\[(-?\d+)\]|\[("(?:[^"\\]|\\.)*")\]|\[('(?:[^'\\]|\\.)*')\]/y;
+
+/**
+ * Reads a JSON path that selects one value, such as `$.order.lines[0].sku`; undefined for another text.
+ * @param {string} text
+ * @returns {(string | number)[] | undefined}
+ */
+export function readPath(text) {
+  const steps = [];
+  STEP.lastIndex = 1;
+  while (text[0] === "$" && STEP.lastIndex < text.length) {
+    const found = STEP.exec(text);
+    if (!found) {
+      return undefined;
+    }
+    const [, name, index, double, single] = found;
+    try {
+      steps.push(name ?? (index === undefined ? JSON.parse(double ?? `"${single.slice(1, -1).replace(/"/g, '\\"').replace(/\\'/g, "'")}"`) : Number(index)));
+    } catch {
+      return undefined;
+    }
+  }
+  return steps.length > 0 ? steps : undefined;
+}
+
+/** Returns the value at a path; undefined if there is none. */
+export function valueAt(/** @type {Node} */ node, /** @type {(string | number)[]} */ steps) {
+  let found = /** @type {Node | undefined} */ (node);
+  for (const step of steps) {
+    if (typeof step === "number") {
+      found = found?.type === "array" ? found.entries.at(step)?.[1] : undefined;
+    } else {
+      found = found?.type === "object" ? found.entries.findLast(([name]) => name === step)?.[1] : undefined;
+    }
+  }
+  return found;
+}
+
 /** Writes a value with one entry in each line. */
 export function format(/** @type {Node} */ node, indent = "") {
   const parts = [];

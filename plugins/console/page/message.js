@@ -7,10 +7,10 @@ import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, propertyText, propertyType, quoted, size, visible } from "./format.js";
 import { Lock } from "./holders.js";
 import { useKeys } from "./keys.js";
-import { announce, copy, Copy, Facts, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { announce, copy, Copy, Facts, late, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
 import { useResource } from "./resource.js";
 import { entityHref, go, setQuery } from "./route.js";
-import { html, useEffect, useState } from "./view.js";
+import { html, useState } from "./view.js";
 
 const subQueueOf = (/** @type {string} */ tab) => (tab in SUB_QUEUES ? tab : "");
 
@@ -80,7 +80,7 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
           ["Hops", head.hops > 0 ? number(head.hops) : undefined],
           ["First number", head.enqueuedSequenceNumber ? String(head.enqueuedSequenceNumber) : undefined],
           ["Size", `${size(head.size)}, of which ${size(head.bodySize)} body`],
-          ["Body", head.bodyKind && { data: "bytes", value: "AMQP value", sequence: "AMQP sequence" }[head.bodyKind]],
+          ["Kind of body", head.bodyKind && { data: "bytes", value: "AMQP value", sequence: "AMQP sequence" }[head.bodyKind]],
         ].map(([name, value]) => [name, value === false ? undefined : value])} />
         <h3>Application properties</h3>
         ${properties.length === 0 ? html`<p class="quiet">None.</p>` : html`<table class="plain properties"><thead class="hidden"><tr><th scope="col">Name</th><th scope="col">Value</th><th scope="col">Type</th></tr></thead>
@@ -91,14 +91,7 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
     </div>`;
 }
 
-/** The comparison, whose module is loaded with the first one. */
-function Compared(props) {
-  const [module, setModule] = useState(/** @type {any} */ (undefined));
-  useEffect(() => {
-    import("./compare.js").then(setModule);
-  }, []);
-  return module ? html`<${module.Comparison} ...${props} />` : null;
-}
+const Comparison = late(() => import("./compare.js"), "Comparison");
 
 export function Message({ kind, path, tab, sequence, query }) {
   usePageTitle(`Message ${sequence} of ${path}`);
@@ -156,7 +149,7 @@ export function Message({ kind, path, tab, sequence, query }) {
       <button type="button" onClick=${() => step(true)}>Next <kbd>j</kbd></button>
       <button type="button" aria-pressed=${other !== ""} onClick=${() => (other === "" ? compare() : setQuery({ with: "" }))}>Compare <kbd>d</kbd></button>
       ${other !== "" && html`<${SearchField} label="With message number" value=${other} onChange=${(value) => setQuery({ with: value.replace(/\D/g, "") })} />`}</div>
-    ${other !== "" && html`<${Compared} base=${base} sequence=${sequence} otherBase=${entityPath(kind, path)} other=${other} />`}
+    ${other !== "" && html`<${Comparison} base=${base} sequence=${sequence} otherBase=${entityPath(kind, path)} other=${other} />`}
     <${MessageView} kind=${kind} path=${path} tab=${tab} sequence=${sequence} />
   </div>`;
 }

@@ -1,13 +1,15 @@
 // @ts-check
 // Heads of messages in a table, and the selected message next to it where there is room.
 
-import { entityPath, get } from "./api.js";
-import { exact, number, propertyText, size, visible } from "./format.js";
+import { addressOf, entityPath, get, getBytes, now, subscriptionParts } from "./api.js";
+import { utf8 } from "./decode.js";
+import { exact, number, propertyText, quoted, size, visible } from "./format.js";
 import { Lock } from "./holders.js";
+import { format, read, readPath, valueAt } from "./json.js";
 import { useKeys } from "./keys.js";
 import { MessageView } from "./message.js";
-import { Age, Choice, Empty, Problem, SearchField, State, Text } from "./parts.js";
-import { preferences, prefer } from "./preferences.js";
+import { Age, Choice, Commands, Copy, Empty, Problem, SearchField, State, Text } from "./parts.js";
+import { preferences, prefer, Store } from "./preferences.js";
 import { usePages } from "./resource.js";
 import { entityHref, go, setQuery } from "./route.js";
 import { Table } from "./table.js";
@@ -17,8 +19,85 @@ const STATES = ["active", "locked", "deferred", "delayed", "scheduled", "expired
 const BESIDE = matchMedia("(min-width: 1180px)");
 const PREVIEW_CHARS = 160;
 
-/** Name of a column for an application property. */
+/** Names of one row, and of many, by tab. */
+const NOUNS = {
+  messages: ["message", "messages"],
+  "dead-letters": ["dead letter", "dead letters"],
+  "transfer-dead-letters": ["transfer dead letter", "transfer dead letters"],
+  scheduled: ["scheduled message", "scheduled messages"],
+};
+
+/** Names of columns for an application property, and for a value in a JSON body. */
 const PROPERTY = "property:";
+const PATH = "path:";
+
+/** Bodies of rows as JSON, for columns by path; null for a body that is no JSON or too large. */
+const documents = new Map();
+const DOCUMENTS_MAX = 500;
+const DOCUMENT_BYTES_MAX = 64 << 10;
+const LOADS_MAX = 4;
+/** @type {(() => Promise<void>)[]} */
+const waiting = [];
+let loadCount = 0;
+
+function parsed(/** @type {string | undefined} */ text) {
+  try {
+    return text === undefined ? null : read(text);
+  } catch {
+    return null;
+  }
+}
+
+function loadNext() {
+  while (loadCount < LOADS_MAX && waiting.length > 0) {
+    loadCount += 1;
+    waiting.pop()?.().finally(() => {
+      loadCount -= 1;
+      loadNext();
+    });
+  }
+}
+
+/** Returns the body of a row. A body that the head has only in part is read when its row is shown. */
+function documentOf(base, head) {
+  const key = `${base} ${head.sequenceNumber}`;
+  const known = documents.get(key);
+  if (known) {
+    return known;
+  }
+  const store = new Store(/** @type {any} */ (undefined));
+  documents.set(key, store);
+  if (documents.size > DOCUMENTS_MAX) {
+    documents.delete(documents.keys().next().value);
+  }
+  const start = head.bodyStart;
+  if (start === undefined || !/^\s*[[{]/.test(start) || head.bodySize > DOCUMENT_BYTES_MAX) {
+    store.value = null;
+  } else if (new TextEncoder().encode(start).length >= head.bodySize) {
+    store.value = parsed(start);
+  } else {
+    waiting.push(async () => {
+      if (store.listenerCount === 0) {
+        documents.delete(key);
+        return;
+      }
+      const part = await getBytes(`${base}/messages/${head.sequenceNumber}/body`, 0, DOCUMENT_BYTES_MAX).catch(() => undefined);
+      store.set(part ? parsed(utf8(part.bytes)) : null);
+    });
+    setTimeout(loadNext);
+  }
+  return store;
+}
+
+/** Value at a path in the body of a row. */
+function PathCell({ base, head, steps }) {
+  const node = documentOf(base, head).use();
+  const value = node && valueAt(node, steps);
+  if (node === undefined) {
+    return html`<span class="quiet">…</span>`;
+  }
+  return value ? html`<${Text} value=${value.type === "string" ? value.text : format(value).replace(/\s+/g, " ")} max=${PREVIEW_CHARS} />` : "";
+}
 
 const property = (name) => (head) => {
   const value = head.applicationProperties?.[name];
@@ -49,8 +128,8 @@ const ALL = [
   { id: "state", name: "State", width: 118, rank: 3, cell: (head) => html`<${State} name=${head.isExpired ? "expired" : head.state} />` },
   { id: "enqueued", name: "Enqueued", width: 92, align: "right", rank: 4, ...instant("enqueuedTimeUtc") },
   { id: "due", name: "Due", width: 92, align: "right", rank: 2, ...instant("scheduledEnqueueTimeUtc") },
-  { id: "reason", name: "Reason", width: 180, rank: 2, cell: property("DeadLetterReason") },
-  { id: "description", name: "Description", width: 200, rank: 5, cell: property("DeadLetterErrorDescription") },
+  { id: "reason", name: "Reason", width: 208, rank: 2, cell: property("DeadLetterReason") },
+  { id: "description", name: "Description", width: 280, rank: 5, cell: property("DeadLetterErrorDescription") },
   { id: "source", name: "Source", width: 120, rank: 9, mono: true, cell: (head) => html`<${Text} value=${head.deadLetterSource ?? head.applicationProperties?.DeadLetterSource ?? ""} />` },
   { id: "subject", name: "Subject", width: 130, rank: 4, cell: text("subject") },
   { id: "id", name: "Message id", width: 130, rank: 6, mono: true, cell: text("messageId") },
@@ -71,18 +150,35 @@ const DEFAULTS = {
   scheduled: ["number", "due", "subject", "id", "size", "body"],
 };
 
-function useColumns(set) {
+const isOwn = (/** @type {string} */ id) => id.startsWith(PROPERTY) || id.startsWith(PATH);
+const nameOf = (/** @type {string} */ id) => id.slice(id.indexOf(":") + 1);
+const pathColumn = (path, base) => {
+  const steps = readPath(path) ?? [];
+  return { mono: true, cell: (head) => html`<${PathCell} key=${`${base} ${head.sequenceNumber}`} base=${base} head=${head} steps=${steps} />` };
+};
+
+/** Columns of a tail. */
+export const tailColumns = ["number", "time", "subject", "id", "correlation", "session", "size", "body"].map((id) =>
+  id === "time" ? { id, name: "Accepted", width: 110, rank: 3, mono: true, cell: (head) => exact(head.enqueuedTimeUtc, zone()).slice(11, 23) } : /** @type {any} */ (ALL.find((one) => one.id === id)),
+);
+
+function useColumns(set, base) {
   const { columns } = preferences.use();
   const ids = columns[set] ?? DEFAULTS[set];
   const known = ALL.filter(({ id }) => ids.includes(id));
-  const properties = ids.filter((id) => id.startsWith(PROPERTY)).map((id) => ({ id, name: id.slice(PROPERTY.length), width: 140, rank: 3, cell: property(id.slice(PROPERTY.length)) }));
+  const properties = ids.filter(isOwn).map((id) => ({ id, name: visible(nameOf(id)), width: 140, rank: 3, ...(id.startsWith(PATH) ? pathColumn(nameOf(id), base) : { cell: property(nameOf(id)) }) }));
   const at = known.findIndex(({ id }) => id === "body");
   return { ids, list: at < 0 ? [...known, ...properties] : [...known.slice(0, at), ...properties, ...known.slice(at)] };
 }
 
+const NONE = /** @type {Set<string>} */ (new Set());
+const byNumber = (one, other) => (BigInt(one) < BigInt(other) ? -1 : 1);
+
+/** A head in one line of JSON; a number that JavaScript would round is a text. */
+const headLine = (head) => JSON.stringify(head, (_, value) => (typeof value === "bigint" ? String(value) : value));
+
 export function Messages({ kind, path, tab, query, hasSessions }) {
   const set = tab === "scheduled" ? "scheduled" : tab.includes("dead") ? "dead-letters" : hasSessions ? "sessions" : "messages";
-  const { ids, list: columns } = useColumns(set);
   const isDead = set === "dead-letters";
   const isScheduled = set === "scheduled";
   const states = query.getAll("state");
@@ -98,7 +194,11 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   };
   const subQueue = isDead ? tab : "";
   const base = entityPath(kind, path, subQueue);
+  const { ids, list: columns } = useColumns(set, base);
   const key = `heads ${base} ${JSON.stringify(asked)}`;
+  const [marks, setMarks] = useState({ key, keys: /** @type {Set<string>} */ (new Set()) });
+  const marked = marks.key === key ? marks.keys : NONE;
+  const setMarked = (keys) => setMarks({ key, keys });
   const list = usePages(key, async (after, signal) => {
     const start = after === undefined ? {} : { from: undefined, fromUtc: undefined };
     const answer = await get(`${base}/heads`, { ...asked, ...start, count: 200, after }, signal);
@@ -115,6 +215,7 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   useKeys([
     { keys: "v", does: "Show the message beside the list", act: () => isBeside ? setQuery({ at: "" }) : list.rows[0] && setQuery({ at: active.current ?? list.rows[0].sequenceNumber }) },
     ...(isBeside ? [{ keys: "Escape", does: "Close the message", act: () => setQuery({ at: "" }) }] : []),
+    ...(marked.size > 0 && !isBeside ? [{ keys: "Escape", does: "Select nothing", act: () => setMarked(NONE) }] : []),
   ]);
   const active = useRef(/** @type {any} */ (undefined));
   const onActive = (head) => {
@@ -132,15 +233,10 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   };
   const toggle = (name) => setQuery({ state: states.includes(name) ? states.filter((one) => one !== name) : [...states, name], at: "" });
   const isFiltered = states.length > 0 || from !== "" || session !== "";
-  const titles = {
-    messages: ["No messages", "They come here when something sends to this entity."],
-    "dead-letters": ["No dead letters", "Messages come here when consumers give up on them or they expire."],
-    "transfer-dead-letters": ["No transfer dead letters", "Messages come here when they cannot be forwarded."],
-    scheduled: ["Nothing is scheduled", "Messages with a scheduled time in the future wait here."],
-  };
+  const noun = NOUNS[tab];
   const empty = isFiltered
     ? html`<${Empty} title="No message matches"><p><button type="button" onClick=${() => setQuery({ state: [], from: "", session: "", fromUtc: "" })}>Show all</button></p><//>`
-    : html`<${Empty} title=${titles[tab][0]}><p>${titles[tab][1]}</p><//>`;
+    : html`<${NoMessages} kind=${kind} path=${path} tab=${tab} />`;
   return html`<div class="tools">
       ${!isScheduled && html`<${SearchField} label="From number" value=${from} onChange=${(value) => setQuery({ from: value.replace(/\D/g, ""), at: "" })} />`}
       ${hasSessions && html`<${SearchField} label="Session" value=${session} onChange=${(value) => setQuery({ session: value, at: "" })} />`}
@@ -155,10 +251,19 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
       }
       <${ColumnChoice} set=${set} ids=${ids} />
     </div>
+    ${
+      marked.size > 0 &&
+      html`<div class="tools selection" role="group" aria-label="Selection">
+        <span>${number(marked.size)} ${marked.size === 1 ? noun[0] : noun[1]} selected</span>
+        <span class="quiet">Copy</span> <${Copy} label="Numbers" what="numbers of the selection" text=${() => [...marked].sort(byNumber).join("\n")} />
+        <${Copy} label="NDJSON" what="heads of the selection" text=${() => list.rows.filter((head) => marked.has(String(head.sequenceNumber))).map(headLine).join("\n")} />
+        <button type="button" onClick=${() => setMarked(NONE)}>Select nothing</button>
+      </div>`
+    }
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
     <div class=${`split ${isBeside ? "open" : ""}`}>
-      <${Table} label=${`${titles[tab][0].replace(/^No(thing is)? /, "")} of ${visible(path)}`} columns=${columns} rows=${list.rows} keyOf=${(head) => String(head.sequenceNumber)}
-        scope=${key} hrefOf=${hrefOf} onOpen=${onOpen} onActive=${onActive} selected=${selected || undefined}
+      <${Table} noun=${noun} label=${`${noun[1]} of ${visible(path)}`} columns=${columns} rows=${list.rows} keyOf=${(head) => String(head.sequenceNumber)}
+        marked=${marked} onMark=${setMarked} scope=${key} hrefOf=${hrefOf} onOpen=${onOpen} onActive=${onActive} selected=${selected || undefined}
         hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0} empty=${list.error ? null : empty} />
       ${
         isBeside &&
@@ -172,14 +277,43 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
     </div>`;
 }
 
-/** Chooses the columns of a set; any application property can be one. */
+/** Empty list: the usual content, and how to get it. */
+function NoMessages({ kind, path, tab }) {
+  const target = kind === "subscription" ? (subscriptionParts(path)?.topic ?? path) : path;
+  const to = addressOf(`${entityPath(kind === "queue" ? "queue" : "topic", target)}/messages`);
+  const json = "-H 'Content-Type: application/json' -d";
+  switch (tab) {
+    case "dead-letters":
+      return html`<${Empty} title="No dead letters"><p>Messages come here when consumers give up on them, or when they expire in an entity that dead-letters expired messages.</p>
+        <${Commands} title="To see one, receive a message and dead-letter it" list=${[`peeklock receive ${quoted(path)} --settle dead-letter`]} /><//>`;
+    case "transfer-dead-letters":
+      return html`<${Empty} title="No transfer dead letters"><p>Messages come here when they cannot be moved to the destination of this entity: it is missing, disabled, or too many hops away.</p><//>`;
+    case "scheduled": {
+      const schedule = `curl ${quoted(`${to}/schedule`)} ${json} '{"scheduledEnqueueTimeUtc": "${new Date(now() + 3_600_000).toISOString().slice(0, 19)}Z", "messages": [{"body": "hello"}]}'`;
+      return html`<${Empty} title="Nothing is scheduled"><p>Messages with a scheduled time in the future wait here until then.</p>
+        <${Commands} title="Send one that becomes available in an hour" list=${[`peeklock send ${quoted(target)} hello --at +1h`, schedule]} /><//>`;
+    }
+    default:
+      return html`<${Empty} title="No messages"><p>${kind === "subscription" ? "They come here when something sends to the topic and a rule selects them." : "They come here when something sends to this queue. A consumer that completes them removes them again."}</p>
+        <${Commands} title="Send one" list=${[`peeklock send ${quoted(target)} hello`, `curl ${quoted(to)} ${json} '{"body": "hello"}'`]} /><//>`;
+  }
+}
+
+/** Chooses the columns of a set; any application property, or value in a JSON body, can be one. */
 function ColumnChoice({ set, ids }) {
   const [name, setName] = useState("");
+  const [flaw, setFlaw] = useState("");
   const change = (next) => prefer({ columns: { ...preferences.value.columns, [set]: next } });
-  const properties = ids.filter((id) => id.startsWith(PROPERTY));
+  const properties = ids.filter(isOwn);
   const add = (event) => {
     event.preventDefault();
-    const id = PROPERTY + name;
+    const isPath = name.startsWith("$");
+    if (isPath && readPath(name) === undefined) {
+      setFlaw("A path names one value, such as $.order.lines[0].sku");
+      return;
+    }
+    setFlaw("");
+    const id = (isPath ? PATH : PROPERTY) + name;
     if (name !== "" && !ids.includes(id)) {
       change([...ids, id]);
     }
@@ -194,10 +328,12 @@ function ColumnChoice({ set, ids }) {
       event.currentTarget.querySelector("summary")?.focus();
     }
   }}><summary>Columns</summary><div class="menu-inside">
-    ${ALL.filter(({ id }) => id !== "number").map(({ id, name }) => box(id, name))}
-    ${properties.map((id) => box(id, html`<span class="mono"><${Text} value=${id.slice(PROPERTY.length)} /></span>`))}
-    <form onSubmit=${add}><label class="block">Application property <input type="text" value=${name} onInput=${(event) => setName(event.currentTarget.value)} /></label>
+    <form onSubmit=${add}><label class="block">Application property, or path in a JSON body
+        <input type="text" value=${name} placeholder="$.customer.name" aria-invalid=${flaw !== ""} aria-describedby="column-flaw" autocomplete="off" spellcheck=${false} onInput=${(event) => setName(event.currentTarget.value)} /></label>
+      <p class="bad small" id="column-flaw" role="alert">${flaw}</p>
       <button>Add column</button></form>
+    ${ALL.filter(({ id }) => id !== "number").map(({ id, name }) => box(id, name))}
+    ${properties.map((id) => box(id, html`<span class="mono"><${Text} value=${nameOf(id)} /></span>`))}
     <button type="button" onClick=${() => change(DEFAULTS[set])}>Default columns</button>
   </div></details>`;
 }

@@ -17,7 +17,7 @@ const history = new History();
 /** Conditions that need a person, heaviest first. `many` completes "3 entities ...". */
 const NEEDS = [
   { id: "full", tone: "bad", query: { condition: ["isNearlyFull"], sort: "sizeInBytes", descending: true }, one: "is nearly full", many: "are nearly full", advice: "New messages are refused when an entity is full." },
-  { id: "dead", tone: "bad", query: { condition: ["hasDeadLetters"], sort: "deadLetterMessageCount", descending: true }, one: "has dead letters", many: "have dead letters", advice: "The reason of each is in its properties." },
+  { id: "dead", tone: "bad", query: { condition: ["hasDeadLetters"], sort: "deadLetterMessageCount", descending: true }, one: "has dead letters", many: "have dead letters", advice: "Each names the reason that its consumer gave." },
   { id: "grows", tone: "look", query: { condition: ["grows", "hasNoReceiver"], sort: "activeMessageCount", descending: true }, one: "grows and has no receiver", many: "grow and have no receiver", advice: "Start a consumer." },
   { id: "disabled", tone: "look", query: { condition: ["isDisabled"] }, one: "is disabled", many: "are disabled", advice: "Clients get an error until it is active again." },
 ];
@@ -64,7 +64,7 @@ export function Overview() {
   const active = value.accepted.entities.reduce((count, row) => count + row.activeMessageCount, 0);
   const dead = found.find(({ id }) => id === "dead");
   return html`<div class="page">
-    <h1>${thingCount === 0 ? "All well" : thingCount === 1 ? "1 thing needs you" : `${number(thingCount)} things need you`}</h1>
+    <h1>${total === 0 && thingCount === 0 ? "Nothing here yet" : thingCount === 0 ? "All well" : thingCount === 1 ? "1 thing needs you" : `${number(thingCount)} things need you`}</h1>
     <p class="quiet facts-line">
       ${namespace && html`<span>Namespace <span class="mono">${visible(namespace.name)}</span>, ${visible(namespace.tier)}</span>`}
       ${health.version && html`<span>version ${visible(health.version)}</span>`}
@@ -103,7 +103,7 @@ export function Overview() {
       <section aria-labelledby="dead"><h2 id="dead">Entities with dead letters</h2>
         ${
           dead
-            ? html`<${Table} short label="Entities with dead letters" columns=${deadColumns} rows=${dead.rows} total=${dead.count} keyOf=${(row) => row.path} scope="overview"
+            ? html`<${Table} short noun=${["entity", "entities"]} label="Entities with dead letters" columns=${deadColumns} rows=${dead.rows} total=${dead.count} keyOf=${(row) => row.path} scope="overview"
               hrefOf=${(row) => entityHref(row.kind, row.path, "dead-letters")} />`
             : html`<p class="quiet">No entity has dead letters. Messages come here when consumers give up on them or they expire.</p>`
         }
@@ -118,5 +118,5 @@ const deadColumns = [
   { ...column("dead"), sort: undefined, rank: 1 },
   { ...column("active"), sort: undefined, rank: 2 },
   { ...column("receivers"), sort: undefined, rank: 3 },
-  { id: "conditions", name: "Also", width: 220, rank: 4, cell: (row) => row.conditions.filter((name) => name !== "hasDeadLetters").map((name) => html`<${Condition} key=${name} name=${name} /> `) },
+  { id: "conditions", name: "Conditions", width: 220, rank: 4, cell: (row) => row.conditions.filter((name) => name !== "hasDeadLetters").map((name) => html`<${Condition} key=${name} name=${name} /> `) },
 ];

@@ -67,7 +67,7 @@ export function State({ name }) {
 const HELP = {
   Unreachable: "The page tries again by itself. Is the broker running?",
   NoAnswer: "The page tries again by itself.",
-  Unauthorized: "Sign in with a policy that has the right Listen, or Manage for the whole namespace.",
+  Unauthorized: "Sign in with a policy that has the right Listen here, or Manage for the whole namespace.",
   EntityNotFound: "It may have been deleted, or you may not read it.",
   MessageNotFound: "It was settled, moved or deleted, or it has expired.",
   ServerBusy: "The broker has no room for the answer; wait a moment.",
@@ -92,6 +92,10 @@ export function Problem({ error, onRetry, except = "" }) {
 
 /** An empty list: its usual content, and how to get it. */
 export const Empty = ({ title, children }) => html`<div class="empty"><p><strong>${title}</strong></p>${children}</div>`;
+
+/** Commands with a button for each that copies it. */
+export const Commands = ({ title, list }) => html`<p>${title}:</p>
+  ${list.map((command) => html`<div key=${command} class="command"><pre tabindex="0" aria-label="Command"><${Text} value=${command} /></pre><${Copy} text=${command} what=${`${command.split(" ")[0]} command`} /></div>`)}`;
 
 /** Last text that a screen reader announces. */
 export const announcement = new Store("");
@@ -126,7 +130,27 @@ export function Copy({ text, what, label = "Copy" }) {
     await copy(typeof text === "function" ? text() : text, what);
     setDone(true);
   };
-  return html`<button type="button" class="copy" aria-label=${`${label} ${what}`} onClick=${act}>${isDone ? "Copied" : label}</button>`;
+  return html`<button type="button" class="copy" aria-label=${`${isDone ? "Copied" : label} ${what}`} onClick=${act}>${isDone ? "Copied" : label}</button>`;
+}
+
+/** A component whose module is loaded when it is first shown. */
+export function late(/** @type {() => Promise<any>} */ load, /** @type {string} */ name) {
+  let module = /** @type {any} */ (undefined);
+  return function Late(props) {
+    const [found, setFound] = useState({ module, error: /** @type {unknown} */ (undefined) });
+    useEffect(() => {
+      if (!module) {
+        load().then(
+          (loaded) => setFound({ module: (module = loaded), error: undefined }),
+          (error) => setFound({ module: undefined, error }),
+        );
+      }
+    }, []);
+    if (found.error) {
+      throw found.error;
+    }
+    return found.module ? html`<${found.module[name]} ...${props} />` : html`<p class="quiet">Reading…</p>`;
+  };
 }
 
 /** Links to the tabs of a page. */

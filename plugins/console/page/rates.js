@@ -81,7 +81,7 @@ export function RateChart({ history, names, label }) {
       aria-valuenow=${at} aria-valuetext=${text} onKeyDown=${onKeyDown} onFocusOut=${() => setPlace(undefined)}></div>
     <p class="chart-value">${text}</p>
     <details><summary>Table of the values</summary>
-      <div class="table-scroll chart-table"><table class="plain numbers"><thead><tr><th scope="col">Time</th>${names.map((name) => html`<th key=${name} scope="col" class="right">${name} <span class="unit">1/s</span></th>`)}</tr></thead>
+      <div class="table-scroll chart-table" role="region" tabindex="0" aria-label="Values"><table class="plain numbers"><thead><tr><th scope="col">Time</th>${names.map((name) => html`<th key=${name} scope="col" class="right">${name} <span class="unit">1/s</span></th>`)}</tr></thead>
         <tbody>${points.slice(-60).reverse().map((one) => html`<tr key=${one.at}><th scope="row">${clock(one.at, zone)}</th>${one.values.map((value, index) => html`<td key=${index} class="right">${rate(value)}</td>`)}</tr>`)}</tbody></table></div>
     </details>
   </div>`;

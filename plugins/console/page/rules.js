@@ -30,7 +30,7 @@ export function Rules({ path }) {
     ${rules && rules.length > 0 && html`<p class="quiet">${rules.length === 1 ? "1 rule" : `${number(rules.length)} rules`}. A message that several rules select comes once for each rule with an action, and once for all others.</p>`}
     <ul class="rules">${rules?.map(
       (rule) => html`<li key=${rule.name}>
-        <h3><span class="mono"><${Text} value=${rule.name} /></span> <span class="quiet">${kindOf(rule.filter)}${rule.createdAt ? html`, made <${Age} at=${rule.createdAt} suffix=" ago" />` : null}</span></h3>
+        <h2><span class="mono"><${Text} value=${rule.name} /></span> <span class="quiet">${kindOf(rule.filter)}${rule.createdAt ? html`, made <${Age} at=${rule.createdAt} suffix=" ago" />` : null}</span></h2>
         <${Filter} filter=${rule.filter} />
         ${rule.action?.sql && html`<p class="quiet">Then it does</p><pre class="text"><${Text} value=${rule.action.sql} lines=${true} /></pre><${Parameters} parameters=${rule.action.parameters} />`}
       </li>`,

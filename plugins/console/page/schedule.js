@@ -29,7 +29,7 @@ export function Schedule({ query }) {
       of === "scheduled" &&
       rows.length > 0 &&
       html`<h2>Entities with scheduled messages</h2>
-      <${Table} short label="Entities with scheduled messages" columns=${columns} rows=${rows} keyOf=${(row) => row.path} scope="scheduled"
+      <${Table} short noun=${["entity", "entities"]} label="Entities with scheduled messages" columns=${columns} rows=${rows} keyOf=${(row) => row.path} scope="scheduled"
         hrefOf=${(row) => entityHref(row.kind, row.path, "scheduled")} />`
     }
     <${Problem} error=${list.error} onRetry=${list.refresh} />
@@ -88,6 +88,8 @@ export function Timeline({ kind, path, query, hasKinds = false }) {
   const { value } = state;
   const most = Math.max(1, ...(value?.counts ?? [1]));
   const startOf = (place) => Date.parse(value.fromUtc) + place * slot * 1000;
+  const isOneDay = value && exact(startOf(0), zone).slice(0, 10) === exact(startOf(SLOT_COUNT), zone).slice(0, 10);
+  const tick = (at) => exact(at, zone).slice(isOneDay ? 11 : 5, 19).replace("T", " ");
   const total = value ? value.counts.reduce((sum, count) => sum + count, 0) : 0;
   const describe = (place) => `${exact(startOf(place), zone).replace("T", " ").slice(0, 19)}, ${slotName(slot)}: ${number(value.counts[place])} messages`;
   const word = of === "scheduled" ? "become available" : "expire";
@@ -111,7 +113,7 @@ export function Timeline({ kind, path, query, hasKinds = false }) {
           </g>`)}
         </svg>
       </div>
-      <div class="bars-axis" aria-hidden="true"><span>${exact(startOf(0), zone).slice(11, 19)}</span><span>${exact(startOf(SLOT_COUNT / 2), zone).slice(5, 19).replace("T", " ")}</span><span>${exact(startOf(SLOT_COUNT), zone).slice(5, 19).replace("T", " ")}</span></div>
+      <div class="bars-axis" aria-hidden="true">${[0, SLOT_COUNT / 2, SLOT_COUNT].map((place) => html`<span key=${place}>${tick(startOf(place))}</span>`)}</div>
       <figcaption>${active === undefined ? html`${number(total)} messages ${word} in ${slotName(slot * SLOT_COUNT)}, at most ${number(Math.max(...value.counts))} in one bar.` : describe(active)}
         <span class="quiet"> ${number(value.before)} before, ${number(value.later)} later.${value.omittedEntities ? ` ${number(value.omittedEntities)} entities are not counted.` : ""} Keys: arrows choose a bar, + and - zoom.</span></figcaption>
       ${total + value.before + value.later === 0 && html`<${Empty} title=${of === "scheduled" ? "Nothing is scheduled" : "Nothing expires"}><p>${of === "scheduled" ? "Messages with a scheduled time in the future are counted here." : "Messages with a time to live are counted here."}</p><//>`}
@@ -120,7 +122,7 @@ export function Timeline({ kind, path, query, hasKinds = false }) {
     ${
       value &&
       total > 0 &&
-      html`<details class="values"><summary>Table of the bars</summary><div class="table-scroll chart-table"><table class="plain numbers"><thead><tr><th scope="col">From</th><th scope="col" class="right">Messages</th></tr></thead>
+      html`<details class="values"><summary>Table of the bars</summary><div class="table-scroll chart-table" role="region" tabindex="0" aria-label="Bars"><table class="plain numbers"><thead><tr><th scope="col">From</th><th scope="col" class="right">Messages</th></tr></thead>
       <tbody>${value.counts.map((count, place) => (count > 0 ? html`<tr key=${place}><th scope="row">${exact(startOf(place), zone)}</th><td class="right">${number(count)}</td></tr>` : null))}</tbody></table></div></details>`
     }`;
 }

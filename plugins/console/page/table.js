@@ -14,6 +14,7 @@ const ROWS_MAX = 110;
 const HEAD_PX = 34;
 const NARROW = 700;
 const WIDE_MIN = 130;
+const MARK_PX = 40;
 
 /** Scroll position and active row by address, for going back. */
 const positions = new Map();
@@ -52,12 +53,21 @@ function useSteadyRows(rows, keyOf, isHeld, scope) {
   return answer;
 }
 
+/** Words for the number of rows that were read, and of all. */
+function countOf(count, total, hasMore, [one, many]) {
+  if (total !== undefined && total > count) {
+    return `${number(count)} of ${number(total)} ${many}`;
+  }
+  return hasMore ? `The first ${number(count)} ${many}` : `${number(count)} ${count === 1 ? one : many}`;
+}
+
 /** Chooses the columns that have room, the least important ones last. */
 function fitting(/** @type {Column[]} */ columns, /** @type {number} */ width) {
   let shown = columns;
   // In a narrow table the wide column takes less.
   const total = () => shown.reduce((sum, column) => sum + (column.isWide && width < NARROW ? Math.min(column.width, WIDE_MIN) : column.width), 0);
-  while (width > 0 && total() > width) {
+  // The number of a row alone says nothing, so another column stays and is cut.
+  while (width > 0 && total() > width && shown.length > 2) {
     const rank = Math.max(...shown.map((column) => column.rank ?? 1));
     if (rank <= 1) {
       break;
@@ -65,17 +75,19 @@ function fitting(/** @type {Column[]} */ columns, /** @type {number} */ width) {
     const last = shown.findLastIndex((column) => (column.rank ?? 1) === rank);
     shown = shown.filter((_, place) => place !== last);
   }
-  return shown;
+  return shown.some((column) => column.isWide) ? shown : shown.map((column, place) => ({ ...column, isWide: place === shown.length - 1 }));
 }
 
 /**
  * @param {{ label: string, columns: Column[], rows: any[], keyOf: (row: any) => string, total?: number, scope: string,
  *   hrefOf?: (row: any) => string | undefined, onActive?: (row: any) => void, sort?: string, isDescending?: boolean,
  *   onSort?: (sort: string, isDescending: boolean) => void, hasMore?: boolean, loadMore?: () => void, isLoading?: boolean,
- *   selected?: string, empty?: any, short?: boolean, onOpen?: (row: any) => void }} options
+ *   selected?: string, empty?: any, short?: boolean, onOpen?: (row: any) => void, noun: [string, string],
+ *   marked?: Set<string>, onMark?: (marked: Set<string>) => void }} options
+ * `noun` names one row, and many. `marked` has the keys of selected rows.
  */
 export function Table(options) {
-  const { label, columns, keyOf, total, scope, hrefOf, sort, isDescending, onSort, hasMore, loadMore, isLoading, selected, empty } = options;
+  const { label, columns, keyOf, total, scope, hrefOf, sort, isDescending, onSort, hasMore, loadMore, isLoading, selected, empty, noun, marked, onMark } = options;
   preferences.use();
   const id = useId();
   const scroller = useRef(/** @type {HTMLElement | null} */ (null));
@@ -84,7 +96,8 @@ export function Table(options) {
   const [active, setActive] = useState(/** @type {string | undefined} */ (selected));
   const [held, setHeld] = useState({ pointer: false, focus: false });
   const [, draw] = useState({});
-  const { rows, newCount, accept } = useSteadyRows(options.rows, keyOf, held.pointer || held.focus, scope);
+  const { rows, newCount, accept } = useSteadyRows(options.rows, keyOf, held.pointer || held.focus || Boolean(marked?.size), scope);
+  const lastMarked = useRef(/** @type {string | undefined} */ (undefined));
   const height = rowHeight();
   const address = `${route.value.parts.join("/")}|${scope}`;
 
@@ -177,7 +190,28 @@ export function Table(options) {
       move(first > 0 ? first + AROUND : 0);
     }
   };
+  /** Selects a row or removes it; with `isRange` all rows from the last one. */
+  const mark = (index, isRange) => {
+    const row = rows[index];
+    if (!row || !onMark) {
+      return;
+    }
+    const next = new Set(marked);
+    const from = isRange ? rows.findIndex((one) => keyOf(one) === lastMarked.current) : -1;
+    if (from >= 0) {
+      rows.slice(Math.min(from, index), Math.max(from, index) + 1).forEach((one) => next.add(keyOf(one)));
+    } else if (!next.delete(keyOf(row))) {
+      next.add(keyOf(row));
+    }
+    lastMarked.current = keyOf(row);
+    onMark(next);
+  };
+  const marking = onMark && [
+    { keys: "x", does: "Select the row, or remove it from the selection", act: () => { focus(); mark(Math.max(0, place), false); } },
+    { keys: "X", does: "Select all rows from the last selected one", act: () => { focus(); mark(Math.max(0, place), true); } },
+  ];
   useKeys([
+    ...(marking ?? []),
     { keys: "j", does: "Next row", act: () => { focus(); move(place + 1); } },
     { keys: "k", does: "Previous row", act: () => { focus(); move(Math.max(0, place - 1)); } },
   ]);
@@ -208,7 +242,7 @@ export function Table(options) {
   if (rows.length === 0 && empty && !isLoading) {
     return empty;
   }
-  const shownColumns = fitting(columns, view.width);
+  const shownColumns = fitting(columns, view.width - (onMark ? MARK_PX : 0));
   const sortBy = (column) => onSort?.(column.sort, column.sort === sort ? !isDescending : column.align === "right");
   const activeRow = rows[place];
   const notes = activeRow ? columns.map((column) => [column.name, column.exact?.(activeRow)]).filter(([, text]) => text) : [];
@@ -216,12 +250,18 @@ export function Table(options) {
     <div class="table-scroll" ref=${scroller} onScroll=${onScroll}
       onPointerEnter=${(event) => event.pointerType === "mouse" && setHeld((was) => ({ ...was, pointer: true }))}
       onPointerLeave=${() => setHeld((was) => ({ ...was, pointer: false }))}>
-      <table ref=${grid} role="grid" tabindex="0" aria-label=${label} aria-rowcount=${(total ?? rows.length) + 1}
-        aria-colcount=${shownColumns.length} aria-busy=${Boolean(isLoading)}
+      <table ref=${grid} role="grid" tabindex="0" aria-multiselectable=${onMark ? "true" : undefined} aria-label=${label} aria-rowcount=${(total ?? rows.length) + 1}
+        aria-colcount=${shownColumns.length + (onMark ? 1 : 0)} aria-busy=${Boolean(isLoading)}
         aria-activedescendant=${place >= first && place < last ? `${id}-${place}` : undefined}
         onKeyDown=${onKeyDown} onFocusIn=${onFocus} onFocusOut=${onBlur}>
-        <colgroup>${shownColumns.map((column) => html`<col key=${column.id} style=${column.isWide ? {} : { width: `${column.width}px` }} />`)}</colgroup>
+        <colgroup>${onMark && html`<col key="mark" style=${{ width: `${MARK_PX}px` }} />`}${shownColumns.map((column) => html`<col key=${column.id} style=${column.isWide ? {} : { width: `${column.width}px` }} />`)}</colgroup>
         <thead><tr role="row" aria-rowindex="1">
+          ${
+            onMark &&
+            html`<th role="columnheader" scope="col" class="mark"><label><input type="checkbox" tabindex="-1" aria-label=${`Select all ${noun[1]} that were read`}
+              checked=${rows.length > 0 && rows.every((row) => marked?.has(keyOf(row)))}
+              onChange=${(event) => onMark(new Set(event.currentTarget.checked ? rows.map(keyOf) : []))} /></label></th>`
+          }
           ${shownColumns.map((column) => {
             const isSorted = column.sort !== undefined && column.sort === sort;
             const name = html`${column.name}${column.unit ? html` <span class="unit">${column.unit}</span>` : null}`;
@@ -242,13 +282,18 @@ export function Table(options) {
             const key = keyOf(row);
             const target = hrefOf?.(row);
             return html`<tr key=${key} id=${`${id}-${index}`} role="row" aria-rowindex=${index + 2}
-              aria-selected=${key === (selected ?? active)} class=${`${row.isGone ? "gone" : ""} ${key === active ? "active" : ""}`}
+              aria-selected=${onMark ? marked?.has(key) === true : key === (selected ?? active)} class=${`${row.isGone ? "gone" : ""} ${key === active ? "active" : ""}`}
               onClick=${(event) => {
-                if (event.target.closest("a, button") === null && String(getSelection()) === "") {
+                if (event.target.closest("a, button, label") === null && String(getSelection()) === "") {
                   move(index);
                   open(row);
                 }
               }}>
+              ${
+                onMark &&
+                html`<td role="gridcell" class="mark"><label><input type="checkbox" tabindex="-1" aria-label=${`Select ${visible(key)}`} checked=${marked?.has(key) === true}
+                  onClick=${(event) => mark(index, event.shiftKey)} /></label></td>`
+              }
               ${shownColumns.map(
                 (column, place) => html`<td key=${column.id} role="gridcell" class=${`${column.align ?? ""} ${column.mono ? "mono" : ""}`}>
                   ${place === 0 && target ? html`<a href=${target} tabindex="-1">${column.cell(row)}</a>` : column.cell(row)}
@@ -261,7 +306,7 @@ export function Table(options) {
       </table>
     </div>
     <div class="table-foot">
-      <span>${number(rows.length)}${total !== undefined && total > rows.length ? ` of ${number(total)}` : ""}${hasMore ? " read so far" : ""}</span>
+      <span>${countOf(rows.length, total, hasMore, noun)}</span>
       ${notes.map(([name, text]) => html`<span key=${name}>${name} <span class="exact">${visible(text)}</span></span>`)}
       ${newCount > 0 && html`<button type="button" class="new" onClick=${() => { accept(); draw({}); }}>${number(newCount)} new</button>`}
     </div>
