@@ -38,15 +38,16 @@ function tabsOf(kind, description, row, tab) {
     scheduled: ["Scheduled", counts.scheduledMessageCount],
     sessions: ["Sessions", runtime.sessionCount],
     locks: ["Locks", row?.lockedMessageCount],
+    tail: ["Tail"],
     rules: ["Rules"],
     charts: ["Charts"],
     settings: ["Settings"],
   };
   const hasTransfers = counts.transferDeadLetterMessageCount > 0 || tab === "transfer-dead-letters";
   const names = {
-    queue: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", "scheduled", description?.requiresSession && "sessions", "locks", "charts", "settings"],
-    subscription: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", description?.requiresSession && "sessions", "locks", "rules", "charts", "settings"],
-    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", "scheduled", "charts", "settings"],
+    queue: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", "scheduled", description?.requiresSession && "sessions", "locks", "tail", "charts", "settings"],
+    subscription: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", description?.requiresSession && "sessions", "locks", "rules", "tail", "charts", "settings"],
+    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", "scheduled", "tail", "charts", "settings"],
   }[kind];
   return names.filter(Boolean).map((id) => ({ id, name: all[id][0], count: all[id][1] ? number(all[id][1]) : undefined, tone: all[id][2] }));
 }

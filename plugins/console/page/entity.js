@@ -7,15 +7,17 @@ import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, parseDuration, size, visible, words } from "./format.js";
 import { Locks, Sessions } from "./holders.js";
 import { Messages } from "./messages.js";
-import { Empty, Facts, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
+import { Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { historyOf, RateChart } from "./rates.js";
 import { usePages, useResource } from "./resource.js";
-import { Rules } from "./rules.js";
 import { entityHref } from "./route.js";
 import { Timeline } from "./schedule.js";
 import { Table } from "./table.js";
 import { html, useEffect } from "./view.js";
+
+const Rules = late(() => import("./rules.js"), "Rules");
+const Tail = late(() => import("./tail.js"), "Tail");
 
 const defaultTab = (/** @type {string} */ kind) => (kind === "topic" ? "subscriptions" : "messages");
 
@@ -36,7 +38,7 @@ export function Entity({ kind, path, tab: given, query }) {
     return html`<${OtherKind} kind=${kind} path=${path} error=${state.error} />`;
   }
   const { description } = state.value ?? {};
-  const isFilled = /^(messages|dead-letters|transfer-dead-letters|scheduled|sessions|locks|subscriptions)$/.test(tab);
+  const isFilled = /^(messages|dead-letters|transfer-dead-letters|scheduled|sessions|locks|subscriptions|tail)$/.test(tab);
   return html`<div class=${`page ${isFilled ? "fill" : ""}`}>
     <${EntityHead} kind=${kind} path=${path} tab=${tab} state=${state} />
     ${
@@ -63,6 +65,8 @@ function Tab({ kind, path, tab, query, description, history }) {
       return html`<${Sessions} kind=${kind} path=${path} query=${query} />`;
     case "locks":
       return html`<${Locks} kind=${kind} path=${path} query=${query} hasSessions=${description?.requiresSession === true} />`;
+    case "tail":
+      return html`<${Tail} kind=${kind} path=${path} query=${query} />`;
     case "rules":
       return html`<${Rules} path=${path} />`;
     case "charts":
@@ -85,7 +89,7 @@ function Subscriptions({ topic }) {
   columns[0] = { ...columns[0], name: "Name", cell: (row) => html`<${Text} value=${subscriptionParts(row.path)?.name ?? row.path} />` };
   const empty = html`<${Empty} title="No subscription"><p>A topic keeps no message that no subscription selects. Make one: <code>peeklock subscription create</code></p><//>`;
   return html`<${Problem} error=${list.error} onRetry=${list.refresh} />
-    <${Table} label=${`Subscriptions of ${visible(topic)}`} columns=${columns} rows=${list.rows} keyOf=${(row) => row.path} scope=${topic}
+    <${Table} noun=${["subscription", "subscriptions"]} label=${`Subscriptions of ${visible(topic)}`} columns=${columns} rows=${list.rows} keyOf=${(row) => row.path} scope=${topic}
       hrefOf=${(row) => entityHref("subscription", row.path)} hasMore=${list.hasMore} loadMore=${list.loadMore}
       isLoading=${list.isLoading && list.at === 0} empty=${list.error ? null : empty} />`;
 }

@@ -7,7 +7,8 @@ import { Store } from "./preferences.js";
 
 /**
  * @typedef {{ name: string, path?: string, query?: Record<string, unknown> }} Subject
- * @typedef {{ subject?: Subject, take: (state: any) => void, isStreamed: boolean, isTooLarge: boolean }} Watched
+ * @typedef {{ subject?: Subject, take: (state: any) => void, isStreamed: boolean, isTooLarge: boolean, heads?: (event: any) => void,
+ *   gap?: () => void, error?: (code: string) => void }} Watched
  */
 
 /** Whether the page reads no values by itself. */
@@ -22,6 +23,20 @@ const LISTS = ["entities", "clients", "sessions", "locks"];
 /** Names of keys; a row has the first that is not empty. */
 const KEYS = ["path", "clientId", "sessionId", "sequenceNumber"];
 
+/** @type {Set<Watched>} */
+const taps = new Set();
+
+/**
+ * Adds a subject whose events are rows instead of a state. Returns a function that removes it.
+ * @param {Subject} subject
+ * @param {{ heads: (event: any) => void, gap: () => void, error: (code: string) => void }} actions `gap` reports that events are missing
+ */
+export function addTap(subject, actions) {
+  const tap = { subject, take: () => {}, isStreamed: false, isTooLarge: false, ...actions };
+  taps.add(tap);
+  return () => void taps.delete(tap);
+}
+
 let current = /** @type {{ key: string, abort: AbortController, list: Watched[] } | undefined} */ (undefined);
 let wantedKey = "";
 let wantedAt = 0;
@@ -29,14 +44,19 @@ let refusedUntil = 0;
 
 function end() {
   current?.abort.abort();
-  current?.list.forEach((one) => (one.isStreamed = false));
+  for (const one of current?.list ?? []) {
+    if (one.isStreamed && taps.has(one)) {
+      one.gap?.();
+    }
+    one.isStreamed = false;
+  }
   current = undefined;
 }
 
 /** Opens, replaces or ends the stream, so that it fits the values on the page. Call it often. */
 export function fitStream(/** @type {Watched[]} */ all) {
   const isWanted = document.visibilityState === "visible" && !isPaused.value && connection.value.lostAt === undefined;
-  const list = isWanted ? all.filter((one) => one.subject !== undefined && !one.isTooLarge).slice(0, SUBJECTS_MAX) : [];
+  const list = isWanted ? [...taps, ...all].filter((one) => one.subject !== undefined && !one.isTooLarge).slice(0, SUBJECTS_MAX) : [];
   const key = JSON.stringify(list.map((one) => one.subject));
   if (key !== wantedKey) {
     wantedKey = key;
@@ -64,6 +84,7 @@ async function run({ abort, list }) {
   const reader = (await openStream({ subjects: list.map((one) => one.subject) }, abort.signal)).getReader();
   const decoder = new TextDecoder();
   const states = list.map(() => /** @type {any} */ (undefined));
+  list.filter((one) => one.heads).forEach((one) => (one.isStreamed = true));
   let text = "";
   for (;;) {
     const silence = setTimeout(() => abort.abort(), SILENCE_MS);
@@ -84,7 +105,14 @@ async function run({ abort, list }) {
       if (!one) {
         continue;
       }
-      if (name === "error" || event.truncated) {
+      if (one.heads) {
+        one.isStreamed = name !== "error";
+        if (name === "heads") {
+          one.heads(event);
+        } else if (name === "error") {
+          one.error?.(event.code);
+        }
+      } else if (name === "error" || event.truncated) {
         // Reading page by page shows the error, or all rows.
         one.isStreamed = false;
         one.isTooLarge = true;

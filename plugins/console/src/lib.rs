@@ -74,6 +74,7 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "stream.js",
     "style.css",
     "table.js",
+    "tail.js",
     "tree.js",
     "view.js",
     "vendor/hooks.js",
@@ -81,7 +82,7 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "vendor/preact.js",
     "vendor/uplot.js",
 ];
-const FILE_COUNT: usize = 37;
+const FILE_COUNT: usize = 38;
 
 /// A file of the console.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -237,7 +238,8 @@ mod tests {
             {
                 assert!(!content.contains(forbidden), "{name} has {forbidden}");
             }
-            let is_late = ["chart.js", "compare.js", "main.js"].contains(&name);
+            let is_late =
+                ["chart.js", "compare.js", "main.js", "rules.js", "tail.js"].contains(&name);
             let preload = format!("<link rel=\"modulepreload\" href=\"assets/{name}\">");
             assert!(is_late || DOCUMENT.contains(&preload), "{preload}");
         }
