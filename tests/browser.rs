@@ -41,7 +41,7 @@ fn node(files: &[&str], environment: &[(&str, String)]) {
     let mut command = Command::new("node");
     command.env("PATH", search_path());
     // The timeout makes the report name a test that hangs.
-    command.args(["--test", "--test-reporter", "spec", "--test-timeout", "240000"]).args(files);
+    command.args(["--test", "--test-reporter", "spec", "--test-timeout", "300000"]).args(files);
     run(command.envs(environment.iter().cloned()));
 }
 
@@ -121,6 +121,28 @@ fn the_console_works_in_chromium() {
     node(
         &["console.test.js"],
         &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+    );
+}
+
+/// CON-42, CON-71: the console of a broker that asks every client for a token.
+#[test]
+fn the_console_signs_in() {
+    let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/browser-sign-in");
+    if Path::new(directory).exists() {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+    std::fs::create_dir_all(directory).unwrap();
+    let config = format!("{directory}/peeklock.toml");
+    std::fs::write(&config, "[security]\nallow_anonymous = false\n").unwrap();
+    let served = Served::with(&["--data-dir", directory, "--config", &config]);
+    let string = std::fs::read_to_string(format!("{directory}/root.connection-string")).unwrap();
+    node(
+        &["console-sign-in.test.js"],
+        &[
+            ("PEEKLOCK_HTTP", served.http.clone()),
+            ("PEEKLOCK_WS", served.url.clone()),
+            ("PEEKLOCK_CONNECTION_STRING", string.trim().to_owned()),
+        ],
     );
 }
 

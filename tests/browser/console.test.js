@@ -3,21 +3,9 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
-import { request } from "node:http";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { chromium } from "playwright-core";
-import { atEnd } from "./support.js";
-
-const broker = process.env.PEEKLOCK_HTTP;
-// A server for development may serve the files instead of the broker.
-const console_ = process.env.PEEKLOCK_CONSOLE ?? `${broker}/$console/`;
-const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
-const EVIL =
-  '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script><svg onload=window.hacked=3>' +
-  "\u202egnp.exe\u0007\u200b\u2066{{7*7}}${alert(1)}javascript:alert(1)\"'`--><style>*{display:none}</style>";
-const PHONE = { viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true };
-const DESK = { viewport: { width: 1360, height: 820 } };
+import { ask, barriers, close, DESK, EVIL, flaws, foreign, launch, opened, PHONE, post, visit } from "./console.js";
 
 /** Addresses of all pages after the preparation. */
 const PAGES = {
@@ -31,6 +19,7 @@ const PAGES = {
   "dead letter": "#/queue/orders/dead-letters/1",
   scheduled: "#/queue/orders/scheduled",
   locks: "#/queue/orders/locks",
+  tail: "#/queue/orders/tail",
   charts: "#/queue/orders/charts",
   "settings of a queue": "#/queue/orders/settings",
   sessions: "#/queue/steps/sessions",
@@ -43,28 +32,8 @@ const PAGES = {
   settings: "#/settings",
 };
 
-let browser;
-
-async function ask(method, path, body, headers = {}) {
-  const url = new URL(`$api/v1/${path}`, `${broker}/`);
-  const text = await new Promise((resolve, reject) => {
-    const asked = request(url, { method, headers: { "Content-Type": "application/json", ...headers } }, (answer) => {
-      let text = "";
-      answer.on("data", (part) => (text += part));
-      answer.on("end", () => (answer.statusCode < 300 ? resolve(text) : reject(new Error(`${method} ${path}: ${text}`))));
-    });
-    asked.on("error", reject).end(body === undefined ? undefined : JSON.stringify(body));
-  });
-  return text === "" ? undefined : JSON.parse(text);
-}
-
-const post = (path, body, headers) => ask("POST", path, body, headers);
-
 before(async () => {
-  assert.ok(broker, "PEEKLOCK_HTTP names no broker; run `./test browser`");
-  const which = ["-c", 'command -v "${PEEKLOCK_CHROMIUM:-chromium}"'];
-  const executablePath = execFileSync("/bin/sh", which, { encoding: "utf8" }).trim();
-  browser = await chromium.launch({ executablePath, headless: true, args: ARGUMENTS });
+  await launch();
   await ask("PUT", "queues/orders", { lockDuration: "PT5M", userMetadata: EVIL });
   await ask("PUT", "queues/steps", { requiresSession: true });
   await ask("PUT", "queues/idle", {});
@@ -83,92 +52,7 @@ before(async () => {
   await post(`queues/orders/locks/${received.messages[0].lockToken}/dead-letter`, { reason: EVIL, description: EVIL });
 });
 
-after(() => browser?.close());
-
-/** A page of a new profile. The test fails for any line on the console, violation of the policy, dialogue or foreign request. */
-async function opened(t, options = {}, allowed = /^$/) {
-  const context = await browser.newContext({ ...DESK, ...options });
-  const tab = await context.newPage();
-  tab.setDefaultTimeout(10_000);
-  const complaints = [];
-  await tab.addInitScript(() =>
-    addEventListener("securitypolicyviolation", (event) => console.error(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`)),
-  );
-  tab.on("pageerror", (error) => complaints.push(String(error)));
-  tab.on("console", (line) => complaints.push(line.text()));
-  tab.on("dialog", (dialog) => {
-    complaints.push(`dialogue ${dialog.message()}`);
-    void dialog.dismiss();
-  });
-  tab.on("request", (asked) => {
-    if (new URL(asked.url()).origin !== new URL(console_).origin) {
-      complaints.push(`request to ${asked.url()}`);
-    }
-  });
-  atEnd(t, async () => {
-    await context.close();
-    assert.deepEqual(complaints.filter((text) => !allowed.test(text)), []);
-  });
-  return tab;
-}
-
-/** Goes to a page and waits until it has been read. */
-async function visit(tab, fragment) {
-  await tab.goto(`${console_}${fragment}`);
-  await tab.locator("h1").first().waitFor();
-  await tab.waitForFunction(() => !/Reading…/.test(document.body.innerText) && document.querySelector("[aria-busy=true]") === null);
-}
-
-/** Elements whose text has a contrast below 4.5, and targets below 24 pixels. */
-const flaws = () => {
-  const channels = (color) => color.match(/[\d.]+/g).map(Number);
-  const light = (color) => {
-    const [red, green, blue] = channels(color).slice(0, 3).map((value) => value / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  };
-  const behind = (element) => {
-    for (let place = element; place; place = place.parentElement) {
-      const { backgroundColor } = getComputedStyle(place);
-      if ((channels(backgroundColor)[3] ?? 1) > 0) {
-        return backgroundColor;
-      }
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const found = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const hasText = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim() !== "");
-    if (!element.checkVisibility() || element.closest(".hidden, :disabled, svg")) {
-      continue;
-    }
-    if (hasText) {
-      const [one, other] = [light(getComputedStyle(element).color), light(behind(element))];
-      const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-      if (contrast < 4.5) {
-        found.push(`${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}: contrast ${contrast.toFixed(2)}`);
-      }
-    }
-    if (element.matches("button, input, select, summary, .button, .tabs a, .rail a")) {
-      const { width, height } = element.getBoundingClientRect();
-      if (!element.matches("[type=checkbox]") && (height < 23.5 || width < 23.5)) {
-        found.push(`${element.tagName} ${element.textContent.slice(0, 40)}: ${width.toFixed()} × ${height.toFixed()} pixels`);
-      }
-    }
-    if (element.matches("button, a[href], input, select, textarea, [role=grid], [role=slider], [role=tree]")) {
-      const name = element.getAttribute("aria-label") ?? (element.labels?.[0]?.textContent || element.textContent);
-      if (name.trim() === "") {
-        found.push(`${element.outerHTML.slice(0, 100)}: no name`);
-      }
-    }
-  }
-  return found;
-};
-
-/** Elements that only hostile text could have made. */
-const foreign = () =>
-  [...document.querySelectorAll("img, iframe, object, embed, style, link[rel=import], base, form[action], svg:not(.bars svg), script:not([src])")]
-    .map((element) => element.outerHTML)
-    .concat(globalThis.hacked === undefined ? [] : [`hacked ${globalThis.hacked}`]);
+after(close);
 
 for (const [scheme, options] of [
   ["light", { colorScheme: "light" }],
@@ -183,6 +67,7 @@ for (const [scheme, options] of [
       await visit(tab, fragment);
       assert.deepEqual(await tab.evaluate(foreign), [], name);
       assert.deepEqual(await tab.evaluate(flaws), [], name);
+      assert.deepEqual(await barriers(tab), [], name);
       assert.equal(await tab.locator(".problem").count(), 0, name);
       const width = await tab.evaluate("document.documentElement.scrollWidth");
       assert.ok(width <= (options.viewport ?? DESK.viewport).width, `${name}: ${width} pixels wide`);
@@ -340,7 +225,7 @@ test("every page is reached with the keyboard alone", async (t) => {
   await tab.locator("tbody tr").nth(2).waitFor();
   await press("j", "j");
   await tab.locator("tbody tr.active:nth-child(2)").waitFor();
-  const second = (await tab.locator("tr.active td").first().innerText()).trim();
+  const second = (await tab.locator("tr.active td:not(.mark)").first().innerText()).trim();
   await press("ArrowUp", "Enter");
   await at(/at=\d+/);
   await tab.getByRole("complementary").getByText("Application properties").waitFor();
@@ -402,6 +287,144 @@ test("a long list has few rows in the document, and nothing moves under the hand
   assert.match(await tab.locator("tbody tr:not(.space)").first().innerText(), /m1999/);
   await tab.getByRole("button", { name: "1 new" }).click();
   await tab.getByText("newest", { exact: true }).first().waitFor();
+});
+
+// CON-44, CON-68: columns by application property and by path in a JSON body, also of a body longer than its head
+test("a column shows a property, or a value of a JSON body", async (t) => {
+  await ask("PUT", "queues/columns", {});
+  const long = { note: "x".repeat(400), customer: { name: "Ada" }, lines: [{ sku: "A" }, { sku: EVIL.slice(0, 90) }], id: 0 };
+  const body = JSON.stringify(long).replace('"id":0', '"id":12345678901234567890');
+  await post("queues/columns/messages/batch", { messages: [{ body, applicationProperties: { region: "eu" } }, { body: '{"customer":{"name":"Bob"}}' }, { body: "no JSON" }, { body: "{" }, { body: JSON.stringify({ customer: { name: "Eve" }, more: "x".repeat(70_000) }) }] });
+  const tab = await opened(t);
+  await visit(tab, "#/queue/columns/messages");
+  await tab.getByText("Columns", { exact: true }).click();
+  const field = tab.getByLabel(/path in a JSON body/);
+  for (const wrong of ["$", "$..name", "$.lines[*]", "$.a[", "$['a"]) {
+    await field.fill(wrong);
+    await field.press("Enter");
+    await tab.getByRole("alert").getByText("A path names one value").waitFor();
+  }
+  for (const name of ["region", "$.customer.name", "$.lines[-1]['sku']", "$.id"]) {
+    await field.fill(name);
+    await field.press("Enter");
+  }
+  await field.press("Escape");
+  const cells = async (column) => {
+    const heads = await tab.locator("thead th").allInnerTexts();
+    const place = heads.findIndex((text) => text.trim() === column);
+    assert.ok(place > 0, `${column} of ${heads}`);
+    return tab.locator(`tbody tr:not(.space) td:nth-child(${place + 1})`).allInnerTexts();
+  };
+  await tab.getByText("Ada", { exact: true }).waitFor();
+  assert.deepEqual(await cells("$.customer.name"), ["Ada", "Bob", "", "", ""]);
+  assert.deepEqual(await cells("$.id"), ["12345678901234567890", "", "", "", ""]);
+  assert.deepEqual((await cells("region"))[0], "eu");
+  assert.ok((await cells("$.lines[-1]['sku']"))[0].startsWith("<img src=x"));
+  assert.deepEqual(await tab.evaluate(foreign), []);
+  await tab.reload();
+  await tab.getByText("Ada", { exact: true }).waitFor();
+});
+
+// CON-44, CON-58: rows are selected one by one and by range, with keys and the pointer
+test("rows are selected with keys, by range and with the pointer", async (t) => {
+  await ask("PUT", "queues/chosen", {});
+  await post("queues/chosen/messages/batch", { messages: Array.from({ length: 30 }, (_, place) => ({ body: `m${place}` })) });
+  const tab = await opened(t, { permissions: ["clipboard-read", "clipboard-write"] });
+  await visit(tab, "#/queue/chosen/messages");
+  const press = async (...keys) => {
+    for (const key of keys) {
+      await tab.keyboard.press(key);
+    }
+  };
+  await tab.getByRole("grid").focus();
+  await press("j", "x", "j", "j", "j", "Shift+X");
+  const bar = tab.getByRole("group", { name: "Selection" });
+  await bar.getByText("4 messages selected").waitFor();
+  await press("k", "x");
+  await bar.getByText("3 messages selected").waitFor();
+  // New rows wait while something is selected, also without focus and pointer.
+  await bar.getByRole("button", { name: "Numbers" }).click();
+  await tab.getByRole("status").getByText("Copied numbers of the selection").waitFor();
+  assert.equal(await tab.evaluate("navigator.clipboard.readText()"), "2\n3\n5");
+  await bar.getByRole("button", { name: "NDJSON" }).click();
+  await tab.getByRole("status").getByText("Copied heads of the selection").waitFor();
+  const lines = (await tab.evaluate("navigator.clipboard.readText()")).split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines.map(({ sequenceNumber, bodyStart }) => [sequenceNumber, bodyStart]), [[2, "m1"], [3, "m2"], [5, "m4"]]);
+  await tab.getByLabel("Select 7", { exact: true }).click();
+  await tab.getByLabel("Select 10", { exact: true }).click({ modifiers: ["Shift"] });
+  await bar.getByText("7 messages selected").waitFor();
+  assert.deepEqual(await barriers(tab), []);
+  await tab.getByLabel("Select all messages that were read").click();
+  await bar.getByText("30 messages selected").waitFor();
+  await tab.getByRole("grid").focus();
+  await press("Escape");
+  await bar.waitFor({ state: "detached" });
+});
+
+// CON-54: a tail starts with a key, is held, filtered, stopped, and takes nothing
+test("a tail shows messages as they are accepted", async (t) => {
+  await ask("PUT", "queues/tailed", {});
+  const tab = await opened(t);
+  await tab.clock.install();
+  await visit(tab, "#/queue/tailed/tail");
+  await tab.getByText("The tail is stopped").waitFor();
+  await tab.keyboard.press("t");
+  await tab.getByText("No message yet").waitFor();
+  await tab.clock.runFor(3000);
+  await tab.waitForTimeout(1500);
+  await post("queues/tailed/messages/batch", { messages: [{ body: "first", subject: EVIL.slice(0, 60) }, { body: "second", applicationProperties: { region: "eu" } }] });
+  const rows = tab.locator("tbody tr:not(.space)");
+  await rows.nth(1).waitFor();
+  assert.match(await rows.first().innerText(), /second/);
+  assert.deepEqual(await tab.evaluate(foreign), []);
+  assert.deepEqual(await barriers(tab), []);
+  await tab.keyboard.press("h");
+  await post("queues/tailed/messages", { body: "third" });
+  await tab.locator(".tail-state").getByText("Held, 1 waiting").waitFor();
+  assert.equal(await rows.count(), 2);
+  await tab.keyboard.press("h");
+  await rows.getByText("third").waitFor();
+  await tab.getByLabel("Text in a row").fill("REGION=e");
+  await tab.getByLabel("Text in a row").press("Enter");
+  await rows.nth(1).waitFor({ state: "detached" });
+  assert.match(await rows.innerText(), /second/);
+  const download = tab.waitForEvent("download");
+  await tab.getByRole("button", { name: "Save as NDJSON" }).click();
+  const saved = readFileSync(await (await download).path(), "utf8");
+  assert.equal(JSON.parse(saved).bodyStart, "second");
+  const { runtime } = await ask("GET", "queues/tailed");
+  assert.equal(runtime.activeMessageCount, 3, "it takes nothing");
+  await tab.clock.runFor(14 * 60_000);
+  assert.equal(await tab.getByRole("button", { name: "Stop" }).count(), 1);
+  await tab.clock.runFor(61_000);
+  const said = (text) => tab.locator(".tail-state").getByText(text).waitFor();
+  await said("Stopped after 15 minutes");
+  await tab.getByRole("button", { name: "Start" }).click();
+  await tab.evaluate(() => {
+    Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  });
+  await said("Stopped while the page was hidden");
+});
+
+// CON-54: 500 rows are kept, messages that the broker left out are counted, and an interruption is reported
+test("a tail keeps 500 rows and counts the others", async (t) => {
+  const tab = await opened(t);
+  const head = (number) => ({ sequenceNumber: number, state: "active", enqueuedTimeUtc: new Date().toISOString(), deliveryCount: 0, size: 90, bodySize: 1, bodyStart: "m" });
+  const event = (name, data) => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+  const events = Array.from({ length: 12 }, (_, place) => event("heads", { subject: 0, heads: Array.from({ length: 50 }, (_, at) => head(place * 50 + at + 1)), omitted: 100 }));
+  let asked = 0;
+  await tab.route("**/watch", (route) => {
+    const isTail = route.request().postDataJSON().subjects[0].name === "tap";
+    asked += isTail ? 1 : 0;
+    return route.fulfill({ status: 200, contentType: "text/event-stream", body: event("begin", {}) + (isTail && asked === 1 ? events.join("") : "") });
+  });
+  await visit(tab, "#/queue/orders/tail");
+  await tab.keyboard.press("t");
+  await tab.getByText("600 shown, 1,200 not shown, 1 interruption, during which messages are missing, the last 500 are kept").waitFor();
+  await tab.getByText("500 messages", { exact: true }).waitFor();
+  assert.ok((await tab.locator("tbody tr").count()) <= 120);
+  assert.match(await tab.locator("tbody tr").first().innerText(), /600/);
 });
 
 // CON-57, CON-62: an address of something that is gone
@@ -477,7 +500,7 @@ test("files stay within their budget", async () => {
   const names = ["", "vendor/"].flatMap((part) => readdirSync(new URL(part, folder)).filter((name) => /\.(js|css|html|svg)$/.test(name)).map((name) => part + name));
   const sizes = new Map(names.map((name) => [name, gzipSync(readFileSync(new URL(name, folder)), { level: 9 }).length]));
   const sum = (list) => list.reduce((total, name) => total + sizes.get(name), 0);
-  const late = ["chart.js", "compare.js", "vendor/uplot.js"];
+  const late = ["chart.js", "compare.js", "rules.js", "tail.js", "vendor/uplot.js"];
   assert.ok(names.length <= 40, `${names.length} files`);
   assert.ok(sum(names) <= 200 << 10, `${sum(names)} bytes in all`);
   const first = sum(names.filter((name) => !late.includes(name)));
