@@ -19,8 +19,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use peeklock_model::inspect::ROW_COUNT_MAX;
+use tokio::sync::watch;
 
 use crate::command::ReceiveMode;
+use crate::condition::Condition;
+use crate::error::Rejection;
 use crate::findings::{
     ClientFacts, ClientId, ClientPage, ClientQuery, HolderFacts, LinkFacts, LinkRole,
 };
@@ -90,6 +93,8 @@ struct ClientEntry {
     active_at: AtomicI64,
     is_by_proxy: AtomicBool,
     is_connected: AtomicBool,
+    /// Whether an operator has closed it. Its connection listens, if it can be closed.
+    closed: watch::Sender<bool>,
     /// Holder of locks that belong to no link.
     receiver: OnceLock<HolderId>,
     traits: Mutex<Traits>,
@@ -174,6 +179,7 @@ impl Clients {
             active_at: AtomicI64::new(now.ticks()),
             is_by_proxy: AtomicBool::new(false),
             is_connected: AtomicBool::new(true),
+            closed: watch::Sender::new(false),
             receiver: OnceLock::new(),
             traits: Mutex::new(Traits { peer, ..Traits::default() }),
             links: Mutex::default(),
@@ -182,6 +188,25 @@ impl Clients {
         open.insert(id, Arc::clone(&client));
         drop(open);
         ClientGuard { clients: Arc::clone(self), client }
+    }
+
+    /// Lets the connection of a client end (CON-24). Returns before it has ended.
+    pub(crate) fn close(&self, id: ClientId) -> Result<(), Rejection> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let client = open.get(&id).map(Arc::clone);
+        drop(open);
+        let Some(client) = client else {
+            let detail = format!("no client {} is connected; list the clients again", id.0);
+            return Err(Rejection::new(Condition::EntityNotFound, detail));
+        };
+        if client.closed.receiver_count() == 0 {
+            return Err(Rejection::invalid_operation(format!(
+                "client {} has no connection that could be closed",
+                id.0
+            )));
+        }
+        client.closed.send_replace(true);
+        Ok(())
     }
 
     /// Returns the client of a receiver.
@@ -406,6 +431,23 @@ impl ClientGuard {
     /// Notes that the client sent bytes at this time.
     pub fn note_activity(&self, at: Timestamp) {
         self.client.active_at.store(at.ticks(), Ordering::Relaxed);
+    }
+
+    /// Resolves when an operator closes the client. A connection that calls this can be closed.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut closed = self.client.closed.subscribe();
+        async move {
+            // The client ends with its guard, unless an operator has closed it before.
+            if closed.wait_for(|closed| *closed).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Whether an operator has closed the client.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        *self.client.closed.borrow()
     }
 
     /// Returns the holder of locks that belong to no link, for transports without links. No

@@ -12,12 +12,13 @@
 use std::sync::Arc;
 
 use crate::command::{
-    Described, DescribedSubscription, DescribedTopic, InboundMessage, SessionFilter,
+    Described, DescribedSubscription, DescribedTopic, InboundMessage, OperatorCommand,
+    SessionFilter,
 };
 use crate::contract::action::Action;
 use crate::declaration::{Declaration, Digest, Plan, PlanResult};
 use crate::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
-use crate::findings::{Findings, Question};
+use crate::findings::{ClientId, Findings, Question};
 use crate::ids::SequenceNumber;
 use crate::message::Message;
 use crate::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
@@ -134,6 +135,12 @@ pub enum Management {
     /// Answers a question of an operator about the entity, or without a path about the namespace
     /// (CON-01). Answer: [`Managed::Findings`].
     Inspect(Box<Question>),
+    /// Breaks locks, or sets the state of a session that nobody holds (CON-26, CON-27). Answer:
+    /// [`Managed::LocksBroken`] or [`Managed::Done`].
+    Operate(OperatorCommand),
+    /// Closes the connection of a client, wherever its links are (CON-24). Answer:
+    /// [`Managed::Done`].
+    CloseClient(ClientId),
 }
 
 /// A part of a list.
@@ -185,6 +192,8 @@ pub enum Managed {
     Sessions(Vec<Arc<str>>),
     /// Number of messages removed.
     Deleted(u64),
+    /// Number of locks of messages, or of sessions, that were ended.
+    LocksBroken(u64),
     /// A policy.
     Policy(Box<PolicyDescription>),
     /// Policies, in the order of their names.
@@ -236,6 +245,8 @@ impl Management {
             | Self::Sessions(..)
             | Self::DeleteDeferred(_)
             | Self::DeleteUnlocked { .. }
+            | Self::Operate(_)
+            | Self::CloseClient(_)
             | Self::Policies
             | Self::Policy(_)
             | Self::CreatePolicy(..)
@@ -268,6 +279,8 @@ impl Management {
             Self::Sessions(..) => Action::ListSessions,
             Self::DeleteDeferred(_) => Action::DeleteDeferred,
             Self::DeleteUnlocked { .. } => Action::DeleteUnlocked,
+            Self::Operate(_) => Action::Operate,
+            Self::CloseClient(_) => Action::CloseClients,
             Self::Policies | Self::Policy(_) => Action::ReadPolicies,
             Self::CreatePolicy(..)
             | Self::UpdatePolicy(..)

@@ -173,6 +173,7 @@ impl OperationInProgress {
             | Command::Check { .. }
             | Command::UpdateSubscription { .. }
             | Command::OfTopic(_)
+            | Command::OfOperator(_)
             | Command::Inspect(_)
             | Command::Describe => None,
         }

@@ -54,6 +54,8 @@ QUEUE = [
      "                && slot.sub_queue == sub_queue\n                && self.end_of_detached", "                && self.end_of_detached"),
     ("a renewed lock ends later", "SET-18", "machine/src/queue/lock.rs",
      "        self.locks.renew(lock.index, until);\n", ""),
+    ("a broken lock does not count unless asked", "CON-26", "machine/src/queue/operator.rs",
+     "if counts { LinkEnd::Broken } else { LinkEnd::ByBroker }", "if counts { LinkEnd::ByBroker } else { LinkEnd::Broken }"),
     ("locks end by themselves", "SET-04", "machine/src/queue/lock.rs",
      ".filter(|lock| lock.until <= ctx.now)", ".filter(|lock| lock.until < ctx.now && lock.holder.is_some())"),
     ("expired means at or after the instant", "EXP-15", "machine/src/queue/expire.rs",
@@ -119,6 +121,8 @@ QUEUE = [
 ]
 
 SESSIONS = [
+    ("the state of a held session is not set by others", "CON-27", "machine/src/queue/session/state.rs",
+     "if found.is_some_and(|session| session.hold().is_some()) {", "if false {"),
     ("no message of a session overtakes a returning one", "SES-20", "machine/src/queue/session/directory.rs",
      "Some(returning) if returning < first => None,", "Some(returning) if returning < first => Some(first),"),
     ("closing a session counts nothing", "SES-31", "machine/src/queue/session/hold.rs",
@@ -140,7 +144,7 @@ SESSIONS = [
     ("a renewed session lock lasts LockDuration", "SES-12", "machine/src/queue/session/hold.rs",
      "let until = ctx.now.plus(self.description.lock_duration);", "let until = ctx.now.plus(self.description.lock_duration.divided_by(2));"),
     ("a session lock that runs out counts", "SES-30", "machine/src/queue/session/hold.rs",
-     "        self.unlock_session(index, LinkEnd::Broken, moves, ctx, step);", "        self.unlock_session(index, LinkEnd::ByBroker, moves, ctx, step);"),
+     "self.end_hold(index, LinkEnd::Broken, moves, ctx, step);", "self.end_hold(index, LinkEnd::ByBroker, moves, ctx, step);"),
     ("waiting accepts are served in order", "SES-08", "machine/src/queue/session/accept.rs",
      "        self.turns.first_key_value().map(|(turn, _)| *turn)", "        self.turns.last_key_value().map(|(turn, _)| *turn)"),
     ("the state of a session is there after a restart", "SES-25", "machine/src/queue/session/directory.rs",

@@ -7,6 +7,7 @@
 mod cost;
 mod described;
 mod opens;
+mod operator;
 mod outcome;
 mod retry;
 mod session;
@@ -30,6 +31,7 @@ pub use self::described::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
 };
 pub use self::opens::Opens;
+pub use self::operator::{BROKEN_LOCK_COUNT_MAX, OperatorCommand};
 pub use self::outcome::{
     LockGrant, MachineOutcome, MessageFacts, MessageState, Outcome, StateFacts,
 };
@@ -375,6 +377,8 @@ pub enum Command {
     },
     /// A command that only topics accept.
     OfTopic(TopicCommand),
+    /// A command of an operator about messages or a session that others may hold.
+    OfOperator(OperatorCommand),
     /// Examines a bounded part of the state and changes nothing, not even AccessedAt (CON-01).
     /// Answer: [`Outcome::Inspected`].
     Inspect(Inquiry),

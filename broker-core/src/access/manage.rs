@@ -83,6 +83,8 @@ impl Access {
                 readable = self.readable(question.action()).await?;
                 String::new()
             }
+            // A client may have links to any entity.
+            Management::CloseClient(_) => self.allow(request.action(), "").await?,
             Management::Namespace
             | Management::Queue
             | Management::UpdateQueue(..)
@@ -102,6 +104,7 @@ impl Access {
             | Management::Sessions(..)
             | Management::DeleteDeferred(_)
             | Management::DeleteUnlocked { .. }
+            | Management::Operate(_)
             | Management::Policies
             | Management::Policy(_)
             | Management::CreatePolicy(..)
@@ -209,6 +212,17 @@ impl AllowedRequest {
                     Outcome::Deleted(count) => Managed::Deleted(count),
                     other => return Err(access.unexpected(path, &other)),
                 }
+            }
+            Management::Operate(command) => {
+                match access.ask_entity(path, Command::OfOperator(command)).await? {
+                    Outcome::Done => Managed::Done,
+                    Outcome::LocksBroken(count) => Managed::LocksBroken(count),
+                    other => return Err(access.unexpected(path, &other)),
+                }
+            }
+            Management::CloseClient(client) => {
+                broker.close_client(client)?;
+                Managed::Done
             }
             Management::Policies => {
                 broker.wait_for_creation(path).await;

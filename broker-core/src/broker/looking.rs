@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::{Broker, Entity};
 use crate::clients::ClientGuard;
-use crate::findings::{ClientPage, ClientQuery, HolderFacts};
+use crate::error::BrokerError;
+use crate::findings::{ClientId, ClientPage, ClientQuery, HolderFacts};
 use crate::ids::ReceiverId;
 use crate::survey::{ReadableKeys, Survey};
 
@@ -20,6 +21,14 @@ impl Broker {
     /// Returns a page of the connected clients, with all their links.
     pub async fn clients(&self, query: &ClientQuery) -> ClientPage {
         self.shared.clients.page(query, &ReadableKeys::ALL).await
+    }
+
+    /// Closes the connection of a client. Its deliveries do not count as failed (SET-31).
+    ///
+    /// # Errors
+    /// `EntityNotFound` if it is not connected; `InvalidOperation` if it has no connection.
+    pub fn close_client(&self, id: ClientId) -> Result<(), BrokerError> {
+        self.shared.clients.close(id).map_err(|rejection| self.refuse(rejection, ""))
     }
 
     /// Returns the client of a receiver that holds a lock; none if it is not known any more.

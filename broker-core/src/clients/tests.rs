@@ -269,3 +269,35 @@ fn links_of_a_page_are_bounded() {
     }
     drop(links);
 }
+
+/// CON-24: a client is closed once its connection listens; afterwards it is not found.
+#[tokio::test]
+async fn client_is_closed_by_its_number() {
+    let clients = Arc::new(Clients::default());
+    let guard = clients.connect("amqp", None, NOW);
+    let id = page(&clients, &ALL, &ReadableKeys::ALL).clients[0].id;
+    let refused = clients.close(id).unwrap_err();
+    assert_eq!(refused.condition(), Condition::InvalidOperation, "nothing listens");
+    let closed = guard.closed();
+    assert!(!guard.is_closed());
+    let absent = clients.close(ClientId(id.0 + 1)).unwrap_err();
+    assert_eq!(absent.condition(), Condition::EntityNotFound);
+    clients.close(id).unwrap();
+    assert!(guard.is_closed());
+    closed.await;
+    drop(guard);
+    assert_eq!(clients.close(id).unwrap_err().condition(), Condition::EntityNotFound);
+}
+
+/// A client that ends by itself is not closed.
+#[tokio::test]
+async fn client_that_ends_is_not_closed() {
+    let clients = Arc::new(Clients::default());
+    let guard = clients.connect("amqp", None, NOW);
+    let mut closed = Box::pin(guard.closed());
+    drop(guard);
+    let ended = std::future::poll_fn(|context| {
+        std::task::Poll::Ready(closed.as_mut().poll(context).is_ready())
+    });
+    assert!(!ended.await);
+}

@@ -43,6 +43,8 @@ pub enum Action {
     DeleteUnlocked,
     /// Removes a deferred message (DEL-09).
     DeleteDeferred,
+    /// Breaks locks of others, and sets states of sessions that nobody holds (CON-26, CON-27).
+    Operate,
     /// Creates an entity (ENT-03).
     Create,
     /// Reads a description with counts and instants (ENT-31, CNT-12).
@@ -71,6 +73,8 @@ pub enum Action {
     ReadKeys,
     /// Creates, changes and deletes policies, and regenerates their keys (SEC-05, SEC-09).
     ChangePolicies,
+    /// Closes connections of other clients (CON-24).
+    CloseClients,
     /// Reads the metrics, which contain names of entities.
     ReadMetrics,
     /// Ends something that the principal began: a link, its credit, a waiting call.
@@ -88,6 +92,8 @@ pub enum Requirement {
     Nothing,
     /// One of these rights, and at least this ceiling.
     OneOf(Rights, Ceiling),
+    /// All of these rights, and at least this ceiling.
+    AllOf(Rights, Ceiling),
     /// Only the broker itself; never granted.
     BrokerItself,
 }
@@ -115,6 +121,7 @@ impl Action {
         Self::DeleteBatch,
         Self::DeleteUnlocked,
         Self::DeleteDeferred,
+        Self::Operate,
         Self::Create,
         Self::Describe,
         Self::Overview,
@@ -129,6 +136,7 @@ impl Action {
         Self::ReadPolicies,
         Self::ReadKeys,
         Self::ChangePolicies,
+        Self::CloseClients,
         Self::ReadMetrics,
         Self::End,
         Self::Commit,
@@ -153,6 +161,7 @@ impl Action {
             | Self::AcceptSession
             | Self::HoldSession
             | Self::DeleteBatch => Requirement::OneOf(LISTEN, Operator),
+            Self::Operate => Requirement::AllOf(LISTEN.and(Right::Send), Operator),
             Self::ChangeOwnRules => Requirement::OneOf(LISTEN.and(Right::Manage), Operator),
             Self::Peek | Self::Inspect | Self::ListSessions => Requirement::OneOf(LISTEN, Viewer),
             Self::Overview | Self::ReadRules => {
@@ -171,7 +180,8 @@ impl Action {
             | Self::ChangeRules
             | Self::ReadPolicies
             | Self::ReadKeys
-            | Self::ChangePolicies => Requirement::OneOf(MANAGE, Admin),
+            | Self::ChangePolicies
+            | Self::CloseClients => Requirement::OneOf(MANAGE, Admin),
             Self::End | Self::Commit => Requirement::Nothing,
             Self::Internal => Requirement::BrokerItself,
         }
@@ -213,6 +223,7 @@ impl Action {
             Command::DeleteDeferred { .. } => Self::DeleteDeferred,
             Command::Update { .. } | Command::UpdateSubscription { .. } => Self::Update,
             Command::OfTopic(command) => Self::of_topic(command),
+            Command::OfOperator(_) => Self::Operate,
             Command::Check { operation } => Self::of_operation(operation),
             Command::Commit { .. } => Self::Commit,
             Command::Describe => Self::Describe,
@@ -271,6 +282,7 @@ impl Actions {
         let allowed = Action::ALL.into_iter().filter(|action| match action.needs() {
             Requirement::Nothing => true,
             Requirement::OneOf(one_of, least) => one_of.intersects(rights) && ceiling >= least,
+            Requirement::AllOf(all, least) => rights.include(all) && ceiling >= least,
             Requirement::BrokerItself => false,
         });
         Self(allowed.fold(0, |bits, action| bits | 1 << (action as u8)))

@@ -130,8 +130,10 @@ pub(crate) fn missing_role(least: Ceiling, role: Ceiling) -> Rejection {
 /// or not (SEC-08).
 pub(crate) fn missing_right(action: Action, policy: Option<&str>) -> Rejection {
     let rejection = Rejection::unauthorized(missing_text(action, policy)).with_cause(Denial::RIGHT);
-    let Requirement::OneOf(one_of, _) = action.needs() else { return rejection };
-    match one_of.iter().next() {
+    let (Requirement::OneOf(rights, _) | Requirement::AllOf(rights, _)) = action.needs() else {
+        return rejection;
+    };
+    match rights.iter().next() {
         Some(claim) => rejection.in_cloud_words(&format!(
             "Unauthorized access. '{}' claim(s) are required to perform this operation.",
             claim.name()
@@ -141,19 +143,18 @@ pub(crate) fn missing_right(action: Action, policy: Option<&str>) -> Rejection {
 }
 
 fn missing_text(action: Action, policy: Option<&str>) -> String {
-    match (action.needs(), policy) {
-        (Requirement::OneOf(one_of, _), Some(policy)) => {
-            format!(
-                "this requires the right {}, which policy `{policy}` does not grant here",
-                one_of.names(" or ")
-            )
+    let (rights, were) = match action.needs() {
+        Requirement::OneOf(rights, _) => (format!("right {}", rights.names(" or ")), "was"),
+        Requirement::AllOf(rights, _) => (format!("rights {}", rights.names(" and ")), "were"),
+        Requirement::Nothing => {
+            return "this requires at least one right, and none was granted".to_owned();
         }
-        (Requirement::OneOf(one_of, _), None) => {
-            format!("this requires the right {}, which was not granted", one_of.names(" or "))
+        Requirement::BrokerItself => return "no client may do this".to_owned(),
+    };
+    match policy {
+        Some(policy) => {
+            format!("this requires the {rights}, which policy `{policy}` does not grant here")
         }
-        (Requirement::Nothing, _) => {
-            "this requires at least one right, and none was granted".to_owned()
-        }
-        (Requirement::BrokerItself, _) => "no client may do this".to_owned(),
+        None => format!("this requires the {rights}, which {were} not granted"),
     }
 }

@@ -95,6 +95,7 @@ impl ViaGrant {
                         | RuleCommand::Explain(_),
                 },
             )
+            | Command::OfOperator(_)
             | Command::Inspect(_)
             | Command::Describe => Ok(()),
         }

@@ -23,6 +23,7 @@ impl<M: Machine> Shell<M> {
             MachineOutcome::Renewed(until) => Outcome::Renewed(until),
             MachineOutcome::Granted { unused } => Outcome::Granted { unused },
             MachineOutcome::Deleted(count) => Outcome::Deleted(count),
+            MachineOutcome::LocksBroken(count) => Outcome::LocksBroken(count),
             MachineOutcome::Described(described) => Outcome::Described(described),
             MachineOutcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
             MachineOutcome::SubscriptionDescribed(described) => {

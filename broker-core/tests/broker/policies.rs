@@ -452,8 +452,12 @@ async fn a_wrapped_handle_has_the_rights_of_the_table() {
             broker.create_policy(owner, right.name(), of(rights)).await.unwrap();
             let access = broker.access_of_policy(owner, right.name());
             for action in Action::ALL {
-                let Requirement::OneOf(one_of, _) = action.needs() else { continue };
-                let allowed = owner != "sibling" && one_of.intersects(rights);
+                let suffices = match action.needs() {
+                    Requirement::OneOf(one_of, _) => one_of.intersects(rights),
+                    Requirement::AllOf(all, _) => rights.include(all),
+                    Requirement::Nothing | Requirement::BrokerItself => continue,
+                };
+                let allowed = owner != "sibling" && suffices;
                 let refused = condition(&access.allow(action, "q").await);
                 let expected = (!allowed).then_some(Condition::Unauthorized);
                 assert_eq!(refused, expected, "{action:?} with {right:?} of {owner:?}");

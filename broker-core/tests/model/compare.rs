@@ -414,6 +414,7 @@ impl Pair {
             description: oracle.description.clone(),
             locks: Vec::new(),
             locks_given: oracle.locks_given,
+            locked: Vec::new(),
             deferred: Vec::new(),
             scheduled: Vec::new(),
             last_sequence: 0,

@@ -261,6 +261,12 @@ impl Delayed {
             (Operation::Settle { lock, .. }, Reply::Done) => {
                 self.locks.retain(|held| held.name != *lock);
             }
+            (Operation::BreakLocks { sequences, .. }, Reply::LocksBroken(_)) => {
+                let sub_queue = request.sub_queue;
+                self.locks.retain(|held| {
+                    held.sub_queue != sub_queue || !sequences.contains(&held.sequence)
+                });
+            }
             (Operation::RenewLock { lock }, Reply::Renewed(until)) => {
                 for held in self.locks.iter_mut().filter(|held| held.name == *lock) {
                     held.until = *until;
@@ -378,6 +384,7 @@ impl Delayed {
             description: self.description.clone(),
             locks: self.locks.iter().map(|lock| (lock.name, lock.sub_queue)).collect(),
             locks_given: self.subject.tokens.keys().last().map_or(0, |name| name.0),
+            locked: self.locks.iter().map(|lock| (lock.sequence, lock.sub_queue)).collect(),
             deferred: entries()
                 .filter(|(_, entry)| entry.state == MessageState::Deferred)
                 .filter(|(sequence, _)| !is_locked(**sequence))

@@ -67,6 +67,8 @@ pub struct View {
     pub locks: Vec<(LockName, SubQueue)>,
     /// Number of locks ever given.
     pub locks_given: u64,
+    /// Locked messages.
+    pub locked: Vec<(u64, SubQueue)>,
     pub deferred: Vec<(u64, SubQueue)>,
     pub scheduled: Vec<u64>,
     pub last_sequence: u64,
@@ -318,6 +320,16 @@ impl Generator {
                     _ => (self.random.below(view.last_sequence + 2), self.sub_queue()),
                 };
                 (sub_queue, Operation::DeleteDeferred { sequence })
+            }
+            Kind::BreakLocks => {
+                let (locked, sub_queue) = match self.random.pick_some(&view.locked) {
+                    Some(there) => there,
+                    None => (self.random.below(view.last_sequence + 2), self.sub_queue()),
+                };
+                let other = self.random.below(view.last_sequence + 2);
+                let sequences =
+                    if self.random.percent(70) { vec![locked] } else { vec![other, locked] };
+                (sub_queue, Operation::BreakLocks { sequences, counts: self.random.percent(50) })
             }
             Kind::Update => {
                 let description = Box::new(self.update(view));

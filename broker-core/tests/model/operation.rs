@@ -92,6 +92,11 @@ pub enum Operation {
     DeleteDeferred {
         sequence: u64,
     },
+    /// Ends locks of other holders (CON-26).
+    BreakLocks {
+        sequences: Vec<u64>,
+        counts: bool,
+    },
     Update {
         description: Box<QueueDescription>,
         /// The version that the caller has read.
@@ -170,6 +175,7 @@ pub enum Reply {
     Renewed(Timestamp),
     Granted(u64),
     Deleted(u64),
+    LocksBroken(u64),
     Described(Box<Report>),
     /// The messages of a page, and whether there may be more.
     Inspected(Vec<Inspected>, bool),

@@ -288,6 +288,9 @@ impl Oracle {
                 self.delete_batch(sub_queue, *count_max, *enqueued_before)
             }
             Operation::DeleteDeferred { sequence } => self.delete_deferred(sub_queue, *sequence),
+            Operation::BreakLocks { sequences, counts } => {
+                self.break_locks(sub_queue, sequences, *counts)
+            }
             Operation::Update { description, read_at } => {
                 self.update(sub_queue, description, *read_at)
             }

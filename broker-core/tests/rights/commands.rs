@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::command::{
-    Command, Drain, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement,
-    TopicCommand,
+    Command, Drain, LinkEnd, OperatorCommand, ReceiveMode, RuleCommand, SessionCommand,
+    SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
 use peeklock_core::inspect::{HeadQuery, Inquiry};
@@ -89,6 +89,27 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
         ("delete batch", Command::DeleteBatch { count_max, enqueued_before: None }),
         ("delete unlocked", Command::DeleteBatchUnlocked { count_max, enqueued_before: None }),
         ("delete deferred", Command::DeleteDeferred { sequence: from }),
+        (
+            "break locks",
+            Command::OfOperator(OperatorCommand::BreakLocks {
+                sequences: vec![from],
+                counts: false,
+            }),
+        ),
+        (
+            "break session",
+            Command::OfOperator(OperatorCommand::BreakSession {
+                session: "s".into(),
+                counts: true,
+            }),
+        ),
+        (
+            "set state of session",
+            Command::OfOperator(OperatorCommand::SetSessionState {
+                session: "s".into(),
+                state: None,
+            }),
+        ),
         ("describe", Command::Describe),
         ("check send", Command::Check { operation: Operation::Send { message: message() } }),
         ("check renew", Command::Check { operation: Operation::RenewLock { token } }),

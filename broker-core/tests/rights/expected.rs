@@ -4,7 +4,7 @@
 
 use peeklock_core::contract::{Action, Ceiling, Right, Rights};
 
-/// Returns the rights of which an action needs one (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and
+/// Returns the rights of which an action needs one, or all ([`needs_all`]) (SEC-05, SEC-06, FWD-05, VIA-02, DEC-12), and
 /// its lowest ceiling (CON-72); none if the action is never granted.
 pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
     use Ceiling::{Admin, Operator, Viewer};
@@ -26,10 +26,18 @@ pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
         }
         Action::ChangeRules | Action::Forward => (&[Manage], Admin),
         Action::ReadPolicies | Action::ReadKeys | Action::ChangePolicies => (&[Manage], Admin),
-        Action::DeleteUnlocked | Action::DeleteDeferred => (&[Manage], Admin),
+        Action::DeleteUnlocked | Action::DeleteDeferred | Action::CloseClients => {
+            (&[Manage], Admin)
+        }
+        Action::Operate => (&[Listen, Send], Operator),
         Action::End | Action::Commit => (&[], Viewer),
         Action::Internal => return None,
     })
+}
+
+/// Whether an action needs all of its rights (CON-72).
+pub fn needs_all(action: Action) -> bool {
+    action == Action::Operate
 }
 
 /// Whether these rights below this ceiling allow an action.
@@ -37,8 +45,10 @@ pub fn allows(action: Action, rights: Rights, ceiling: Ceiling) -> bool {
     match expected(action) {
         None => false,
         Some(([], _)) => true,
-        Some((one_of, least)) => {
-            one_of.iter().any(|right| rights.contains(*right)) && ceiling >= least
+        Some((named, least)) => {
+            let mut held = named.iter().map(|right| rights.contains(*right));
+            let suffice = if needs_all(action) { held.all(|it| it) } else { held.any(|it| it) };
+            suffice && ceiling >= least
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Every command against every set of rights and every ceiling, by the specification.
 
 use peeklock_core::Access;
-use peeklock_core::command::{Command, SessionFilter};
+use peeklock_core::command::{Command, OperatorCommand, SessionFilter};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Ceiling, Grant, Principal, Requirement, Right, Rights};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
@@ -10,7 +10,7 @@ use peeklock_core::description::{
 };
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::inspect::{HeadQuery, Question, TimelineOf, TimelineQuery};
+use peeklock_core::inspect::{ClientId, HeadQuery, Question, TimelineOf, TimelineQuery};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -19,7 +19,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::Operation;
 
 use super::commands;
-use super::expected::{allows, expected};
+use super::expected::{allows, expected, needs_all};
 use super::world::{World, condition, in_time};
 
 fn all_rights() -> Vec<Rights> {
@@ -40,8 +40,12 @@ fn the_table_of_rights_agrees_with_the_specification() {
         let needs = match expected(action) {
             None => Requirement::BrokerItself,
             Some(([], _)) => Requirement::Nothing,
-            Some((one_of, ceiling)) => {
-                Requirement::OneOf(one_of.iter().copied().collect::<Rights>(), ceiling)
+            Some((rights, ceiling)) => {
+                let all = rights.iter().copied().collect::<Rights>();
+                match needs_all(action) {
+                    true => Requirement::AllOf(all, ceiling),
+                    false => Requirement::OneOf(all, ceiling),
+                }
             }
         };
         assert_eq!(action.needs(), needs, "{action:?}");
@@ -191,6 +195,15 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
             at(),
             Management::DeleteUnlocked { count_max: None, enqueued_before: None },
         ),
+        (
+            Action::Operate,
+            at(),
+            Management::Operate(OperatorCommand::BreakLocks {
+                sequences: vec![SequenceNumber(1)],
+                counts: false,
+            }),
+        ),
+        (Action::CloseClients, String::new(), Management::CloseClient(ClientId(u64::MAX))),
         (Action::ReadPolicies, at(), Management::Policies),
         (Action::ReadPolicies, at(), Management::Policy("p".into())),
         (Action::ChangePolicies, at(), Management::CreatePolicy("p".into(), all.clone())),
@@ -308,7 +321,7 @@ async fn a_refused_handle_does_not_reveal_existence() {
             };
             let there = refused(nothing.entity("q", action).await);
             assert_eq!(there, refused(nothing.entity("absent", action).await), "{action:?}");
-            if matches!(action.needs(), Requirement::OneOf(..)) {
+            if matches!(action.needs(), Requirement::OneOf(..) | Requirement::AllOf(..)) {
                 assert_eq!(there.map(|it| it.0), Some(Condition::Unauthorized), "{action:?}");
                 assert!(everything.entity("q", action).await.is_ok(), "{action:?}");
                 let absent = condition(&everything.entity("absent", action).await);

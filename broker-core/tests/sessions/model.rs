@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use peeklock_core::command::{
-    Command, LinkEnd, MachineOutcome, MessageState, ReceiveMode, SessionCommand, SessionFilter,
-    StateFacts,
+    Command, LinkEnd, MachineOutcome, MessageState, OperatorCommand, ReceiveMode, SessionCommand,
+    SessionFilter, StateFacts,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{
@@ -119,7 +119,7 @@ impl Run {
 
     fn operation(&mut self) {
         let receiver = self.some_receiver();
-        match self.random.below(40) {
+        match self.random.below(44) {
             0..=10 => self.send(),
             11..=14 => self.accept(),
             15 | 16 => {
@@ -170,6 +170,8 @@ impl Run {
                     });
                 }
             }
+            40 => self.break_session(),
+            41 => self.set_state_of_unheld(),
             36 if self.random.below(4) == 0 => {
                 // Changes that were not stored have no effect (LIF-04).
                 self.log.push(format!("crash, in flight: {}", self.before.is_some()));
@@ -232,6 +234,25 @@ impl Run {
         };
         self.both(command, receiver, |oracle, ticket| {
             oracle.accept(ticket, session, receiver, wait)
+        });
+    }
+
+    fn break_session(&mut self) {
+        let session = self.random.one_of(&SESSIONS).unwrap();
+        let counts = self.random.below(2) == 0;
+        let command = OperatorCommand::BreakSession { session: session.into(), counts };
+        self.both(Command::OfOperator(command), 0, |oracle, _| {
+            Some(oracle.break_session(session, counts))
+        });
+    }
+
+    fn set_state_of_unheld(&mut self) {
+        let session = self.random.one_of(&SESSIONS).unwrap();
+        let state = (self.random.below(3) > 0).then_some(7u8);
+        let bytes = state.map(|state| Bytes::copy_from_slice(&[state]));
+        let command = OperatorCommand::SetSessionState { session: session.into(), state: bytes };
+        self.both(Command::OfOperator(command), 0, |oracle, _| {
+            Some(oracle.set_state_unheld(session, state))
         });
     }
 
@@ -350,6 +371,7 @@ impl Run {
             MachineOutcome::SessionAccepted { session, .. } => Reply::Accepted(session.to_string()),
             MachineOutcome::Renewed(until) => Reply::Until(until),
             MachineOutcome::Deleted(count) => Reply::Deleted(count),
+            MachineOutcome::LocksBroken(count) => Reply::Broken(count),
             MachineOutcome::SessionState(None) => Reply::State(None),
             MachineOutcome::SessionState(Some(StateFacts::Stored(_))) => Reply::State(Some(7)),
             MachineOutcome::SessionState(Some(StateFacts::Fresh(bytes))) => {
@@ -444,9 +466,9 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// LIF-01, with the rows of sessions, and the rules that runs must cover: DEF-08, EXP-20, EXP-41,
-/// EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03, SES-06, SES-07,
-/// SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
+/// LIF-01, with the rows of sessions, and the rules that runs must cover: CON-26, CON-27, DEF-08,
+/// EXP-20, EXP-41, EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03,
+/// SES-06, SES-07, SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
 #[test]
 fn machine_and_model_agree() {
     let first = number_of("PEEKLOCK_SESSION_FIRST", 1);
@@ -466,6 +488,9 @@ fn machine_and_model_agree() {
         }
     }
     let all = [
+        "CON-26",
+        "CON-27",
+        "CON-27 held",
         "DEF-08",
         "EXP-20",
         "EXP-41",

@@ -66,6 +66,7 @@ pub enum Reply {
     State(Option<u8>),
     Until(Timestamp),
     Deleted(u64),
+    Broken(u64),
     Refused(Condition),
 }
 
@@ -585,6 +586,31 @@ impl Oracle {
             self.messages[*index].state = State::Gone;
         }
         Reply::Deleted(doomed.len() as u64)
+    }
+
+    /// CON-26: the holder loses the session, whose deliveries count if that is asked for.
+    pub fn break_session(&mut self, session: &str, counts: bool) -> Reply {
+        let Some(receiver) = self.holds.get(session).map(|hold| hold.receiver) else {
+            return Reply::Broken(0);
+        };
+        self.reach("CON-26");
+        self.end_calls_of(receiver, &Reply::Refused(Condition::SessionLockLost));
+        self.end_hold(session, if counts { LinkEnd::Broken } else { LinkEnd::ByBroker });
+        Reply::Broken(1)
+    }
+
+    /// CON-27: only while nobody holds the session.
+    pub fn set_state_unheld(&mut self, session: &str, state: Option<u8>) -> Reply {
+        if self.holds.contains_key(session) {
+            self.reach("CON-27 held");
+            return Reply::Refused(Condition::SessionCannotBeLocked);
+        }
+        self.reach("CON-27");
+        match state {
+            Some(state) => self.states.insert(session.to_owned(), state),
+            None => self.states.remove(session),
+        };
+        Reply::Done
     }
 
     /// SES-18, LIF-04

@@ -195,6 +195,12 @@ impl Rights {
         self.0 & others.0 != 0
     }
 
+    /// Whether the set contains all of the others.
+    #[must_use]
+    pub const fn include(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
     /// Whether the set is empty.
     #[must_use]
     pub const fn is_none(self) -> bool {

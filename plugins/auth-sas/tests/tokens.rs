@@ -13,7 +13,7 @@ use base64::Engine as _;
 use peeklock_auth_sas::{ConnectionString, SasAuthorizer, SasConfig, sign};
 use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Authorizer, Principal, Right, Rights};
+use peeklock_core::contract::{Action, Authorizer, Principal, Requirement, Right, Rights};
 use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::management::{Managed, Management, Page};
@@ -174,7 +174,7 @@ async fn every_action_against_every_token() {
     for (owner, _) in owners {
         for (target, path) in owners {
             for action in Action::ALL {
-                if !matches!(action.needs(), peeklock_core::contract::Requirement::OneOf(..)) {
+                if matches!(action.needs(), Requirement::Nothing | Requirement::BrokerItself) {
                     continue;
                 }
                 // A queue's policy does not apply to other queues or to the namespace.
@@ -193,11 +193,13 @@ async fn every_action_against_every_token() {
         let access = world.access(world.token("orders", right.name(), "sb://x/orders").await);
         let absent = world.access(world.token("", "all", "sb://x/orders").await);
         for action in Action::ALL {
-            let peeklock_core::contract::Requirement::OneOf(one_of, _) = action.needs() else {
-                continue;
+            let suffices = match action.needs() {
+                Requirement::OneOf(one_of, _) => one_of.intersects(rights),
+                Requirement::AllOf(all, _) => rights.include(all),
+                Requirement::Nothing | Requirement::BrokerItself => continue,
             };
             let refused = refusal(&access, action, "orders").await;
-            assert_eq!(refused.is_none(), one_of.intersects(rights), "{right:?} {action:?}");
+            assert_eq!(refused.is_none(), suffices, "{right:?} {action:?}");
             if let Some(text) = refused {
                 assert!(text.contains(&format!("`{}`", right.name())), "{text}");
             }

@@ -8,12 +8,13 @@ mod topics;
 
 use std::sync::Arc;
 
-use peeklock_core::command::Described;
+use bytes::Bytes;
+use peeklock_core::command::{Described, OperatorCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::inspect::{Findings, Question};
+use peeklock_core::inspect::{ClientId, Findings, Question};
 use peeklock_core::time::Timestamp;
 
 use crate::port::{Managed, Management, Page, Patch, Port};
@@ -186,6 +187,69 @@ impl Admin {
             Managed::Deleted(count) => Ok(count),
             other => Err(self.unexpected(path, &other)),
         }
+    }
+
+    /// Breaks locks of messages, regardless of their holders, and returns their number (CON-26).
+    /// Each message is available at once, or deferred again; if `counts` is set, its delivery
+    /// counts as failed. Messages without a lock are skipped.
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` for more than 500 messages; `InvalidOperation` on an entity with
+    /// sessions.
+    pub async fn break_locks(
+        &self,
+        path: &str,
+        sequences: Vec<SequenceNumber>,
+        counts: bool,
+    ) -> Result<u64, BrokerError> {
+        self.locks_broken(path, OperatorCommand::BreakLocks { sequences, counts }).await
+    }
+
+    /// Breaks the lock of a session, and returns whether a receiver held it (CON-26). Its messages
+    /// are available at once; if `counts` is set, their deliveries count as failed.
+    ///
+    /// # Errors
+    /// `InvalidOperation` on an entity without sessions.
+    pub async fn break_session(
+        &self,
+        path: &str,
+        session: &str,
+        counts: bool,
+    ) -> Result<bool, BrokerError> {
+        let session = session.into();
+        let broken = self.locks_broken(path, OperatorCommand::BreakSession { session, counts });
+        Ok(broken.await? > 0)
+    }
+
+    async fn locks_broken(&self, path: &str, end: OperatorCommand) -> Result<u64, BrokerError> {
+        match self.ask(path, Management::Operate(end)).await? {
+            Managed::LocksBroken(count) => Ok(count),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    /// Sets or clears the state of a session that no receiver holds (CON-27).
+    ///
+    /// # Errors
+    /// `SessionCannotBeLocked` if it is held; `MessageSizeExceeded`, `QuotaExceeded`;
+    /// `InvalidOperation` on an entity without sessions.
+    pub async fn set_session_state(
+        &self,
+        path: &str,
+        session: &str,
+        state: Option<Bytes>,
+    ) -> Result<(), BrokerError> {
+        let set = OperatorCommand::SetSessionState { session: session.into(), state };
+        self.ask(path, Management::Operate(set)).await.map(drop)
+    }
+
+    /// Closes the connection of a client. The messages in its hands are available at once, and
+    /// their deliveries do not count (CON-24).
+    ///
+    /// # Errors
+    /// `EntityNotFound` if it is not connected; `InvalidOperation` if it has no connection.
+    pub async fn close_client(&self, client: ClientId) -> Result<(), BrokerError> {
+        self.ask("", Management::CloseClient(client)).await.map(drop)
     }
 
     /// Answers a question about an entity or sub-queue, or without a path about the namespace.

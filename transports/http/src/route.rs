@@ -81,6 +81,8 @@ pub(crate) enum ApiRoute {
     Heads { path: String },
     /// `/queues/{queue}/locks`
     Locks { path: String },
+    /// `/queues/{queue}/locks/break`
+    LockBreak { path: String },
     /// `/queues/{queue}/timeline`; `path` is empty for the namespace
     Timeline { path: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
@@ -91,10 +93,14 @@ pub(crate) enum ApiRoute {
     SessionDetails { path: String },
     /// `/queues/{queue}/sessions/{session}/state`
     SessionState { path: String, session: String },
+    /// `/queues/{queue}/sessions/{session}/break`
+    SessionBreak { path: String, session: String },
     /// `/entities`
     Entities,
     /// `/clients`
     Clients,
+    /// `/clients/{client}`
+    Client { client: String },
     /// `/watch`
     Watch,
     /// `/sign-in`
@@ -197,6 +203,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
         ["entities"] => ApiRoute::Entities,
         ["clients"] => ApiRoute::Clients,
+        ["clients", client] => ApiRoute::Client { client: client.to_owned() },
         ["watch"] => ApiRoute::Watch,
         ["sign-in"] => ApiRoute::SignIn,
         ["downloads"] => ApiRoute::Downloads,
@@ -243,6 +250,9 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
         ["sessions", session, "state"] => {
             ApiRoute::SessionState { path, session: session.to_owned() }
         }
+        ["sessions", session, "break"] => {
+            ApiRoute::SessionBreak { path, session: session.to_owned() }
+        }
         ["messages"] => ApiRoute::Messages { queue: path },
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
         ["messages", sequence, "head"] => {
@@ -253,6 +263,7 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
         }
         ["heads"] => ApiRoute::Heads { path },
         ["locks"] => ApiRoute::Locks { path },
+        ["locks", "break"] => ApiRoute::LockBreak { path },
         ["locks", token, operation] => {
             ApiRoute::Lock { queue: path, token: token.to_owned(), operation: operation.to_owned() }
         }

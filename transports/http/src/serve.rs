@@ -51,12 +51,14 @@ pub(crate) async fn serve(
     let deadline = Deadline::begin(site.config.operation_timeout);
     let exchange = Exchange { site, request, access, deadline };
     let mut response = exchange.answer(route.as_ref(), &mut payload).await;
-    // Another connection needs its place, or the listener is stopping.
+    // Another connection needs its place, an operator closes it, or the listener is stopping.
     let is_evicted = connection.as_ref().is_some_and(|connection| connection.is_evicted());
     // The framework would keep the connection alive after an offer to upgrade, for instance to
     // HTTP/2, but closes it.
     let has_offered = exchange.request.head().connection_type() == ConnectionType::Upgrade;
-    if is_evicted || has_offered || exchange.site.requests.is_stopping() {
+    let client = exchange.request.conn_data::<Rc<ClientGuard>>();
+    let is_closed = client.is_some_and(|client| client.is_closed());
+    if is_evicted || has_offered || is_closed || exchange.site.requests.is_stopping() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let unread = may_be_unread(&exchange.request, &response).then_some(payload);
@@ -282,6 +284,8 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::SessionState { path, .. }
             | ApiRoute::Heads { path }
             | ApiRoute::Locks { path }
+            | ApiRoute::LockBreak { path }
+            | ApiRoute::SessionBreak { path, .. }
             | ApiRoute::Timeline { path }
             | ApiRoute::Policies { owner: path }
             | ApiRoute::Policy { owner: path, .. }
@@ -304,6 +308,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Topics
                 | ApiRoute::Entities
                 | ApiRoute::Clients
+                | ApiRoute::Client { .. }
                 | ApiRoute::Watch
                 | ApiRoute::SignIn
                 | ApiRoute::Downloads

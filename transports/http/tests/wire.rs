@@ -24,6 +24,7 @@ mod wire {
     mod lists;
     mod looking;
     mod matrix;
+    mod operate;
     mod secure;
     mod security;
     mod sign_in;

@@ -51,4 +51,4 @@ pub use retry::RetryPolicyForm;
 pub use rule::{ExplanationView, FilterForm, RuleForm, SqlForm, sql_text};
 pub use runtime::{Runtime, SubscriptionRuntime, TopicRuntime};
 pub use size::{IN_JSON_FACTOR, as_text, message_in_json_max, size_in_json};
-pub use text::{Guid, Instant, Span, Token};
+pub use text::{Guid, Instant, Span, Token, state_bytes, state_text};

@@ -1,12 +1,17 @@
-//! Values with a text form in JSON: instants, durations, lock tokens and GUIDs. All JSON forms use
-//! them. A text with another form is refused with the expected form.
+//! Values with a text form in JSON: instants, durations, lock tokens, GUIDs and states of sessions.
+//! All JSON forms use them. A text with another form is refused with the expected form.
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use peeklock_core::ids::LockToken;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::size::as_text;
 
 /// An instant in RFC 3339.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,5 +86,34 @@ impl Serialize for Guid {
 impl<'de> Deserialize<'de> for Guid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Token::deserialize(deserializer).map(|token| Self(token.0.0))
+    }
+}
+
+/// Returns the state of a session from its JSON form: `state` with text, or `stateBase64`.
+///
+/// # Errors
+/// A text for the client.
+pub fn state_bytes(
+    state: Option<String>,
+    base64: Option<String>,
+) -> Result<Option<Bytes>, &'static str> {
+    match (state, base64) {
+        (Some(_), Some(_)) => Err("a session has state or stateBase64, not both"),
+        (Some(text), None) => Ok(Some(text.into())),
+        (None, Some(base64)) => match STANDARD.decode(base64) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(_) => Err("stateBase64 must be base64"),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// Returns a state as text if JSON can contain it unchanged, else as Base64.
+#[must_use]
+pub fn state_text(state: Option<&Bytes>) -> (Option<String>, Option<String>) {
+    let Some(bytes) = state else { return (None, None) };
+    match as_text(bytes) {
+        Some(text) => (Some(text.to_owned()), None),
+        None => (None, Some(STANDARD.encode(bytes))),
     }
 }

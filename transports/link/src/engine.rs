@@ -239,8 +239,9 @@ pub struct Engine<P: Protocol> {
 
 impl<P: Protocol> Engine<P> {
     /// Creates an engine without links for a client that is listed as `client`. `stop` resolves
-    /// when the listener begins to stop. At most about `window_bytes` of deliveries are under way,
-    /// and at most `unsettled_max` deliveries of a link are unsettled.
+    /// when the listener begins to stop; an operator can close the client, which is a stop without
+    /// grace (CON-24). At most about `window_bytes` of deliveries are under way, and at most
+    /// `unsettled_max` deliveries of a link are unsettled.
     #[must_use]
     pub fn new(
         broker: Broker,
@@ -253,6 +254,13 @@ impl<P: Protocol> Engine<P> {
     ) -> Self {
         let mailbox: Arc<Mailbox<_>> = Arc::default();
         let outlet = Arc::clone(&mailbox) as Arc<_>;
+        let closed = client.closed();
+        let stop = async move {
+            tokio::select! {
+                grace = stop => grace,
+                () = closed => Duration::ZERO,
+            }
+        };
         let client = Arc::new(client);
         let mut links = Links::new(broker.clone(), outlet, window_bytes, unsettled_max);
         links.list_under(Arc::clone(&client));
@@ -341,6 +349,15 @@ impl<P: Protocol> Engine<P> {
                 *timer = None;
                 Poll::Ready(None)
             }
+        }
+    }
+
+    /// Reason of the stop, for the client.
+    #[must_use]
+    pub fn stop_reason(&self) -> &'static str {
+        match self.client.is_closed() {
+            true => "an operator has closed the connection",
+            false => "the broker is being stopped",
         }
     }
 

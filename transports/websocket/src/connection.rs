@@ -271,7 +271,7 @@ impl Conversation {
                 }
                 SocketEnd::Stopped => {
                     self.engine.stop_flows();
-                    let going = Close::new(code::GOING_AWAY, "the broker is being stopped");
+                    let going = Close::new(code::GOING_AWAY, self.engine.stop_reason());
                     close(&mut handover.socket, &going).await;
                     break LinkEnd::ByBroker;
                 }

@@ -193,6 +193,8 @@ schema! {
         35 "closing" Closing(Closing),
         /// Answer to a question of an operator.
         36 "findings" Findings(Box<FindingsView>),
+        /// Number of locks that were ended.
+        37 "locksBroken" LocksBroken(LocksBroken),
     }
 }
 

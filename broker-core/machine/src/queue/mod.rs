@@ -44,6 +44,7 @@ mod intake;
 mod invariant;
 mod location;
 mod lock;
+mod operator;
 mod outbox;
 mod overlay_histogram;
 mod receive;
@@ -402,6 +403,7 @@ impl Machine for Queue {
                 self.refuse_as_queue()?;
                 self.update(description, read_at, ctx, step)
             }
+            Command::OfOperator(command) => self.operate(sub_queue, command, ctx, step),
             Command::Check { operation } => self.check(sub_queue, operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Inspect(inquiry) => self.inspect(sub_queue, &inquiry, ctx.now).map(answer),

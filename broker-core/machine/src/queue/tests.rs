@@ -4,6 +4,7 @@
 mod inspect;
 mod inspect_rows;
 mod leaving;
+mod operator;
 mod weighed;
 
 use std::collections::BTreeSet;

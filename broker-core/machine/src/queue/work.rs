@@ -3,7 +3,7 @@
 //! delay other entities of its arbiter (DESIGN D6).
 
 use super::{COMMAND_MOVES_MAX, Queue, SERVED_PER_STEP};
-use crate::command::{Command, ReceiveMode, SessionCommand};
+use crate::command::{Command, OperatorCommand, ReceiveMode, SessionCommand};
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
 use crate::time::Timestamp;
@@ -91,13 +91,17 @@ impl Queue {
                 ended(in_session + self.locks.len_of(*receiver))
             }
             Command::AcceptSession { session, .. } => {
-                let named = |name| {
-                    let sessions = self.sessions.as_ref()?;
-                    sessions.get(sessions.named(name)?)?.hold()
-                };
-                let over = session.as_deref().and_then(named).filter(|hold| hold.until <= now);
+                let hold = session.as_deref().and_then(|name| self.hold_of(name));
+                let over = hold.filter(|hold| hold.until <= now);
                 ended(over.map_or(0, |hold| hold.locks.len()))
             }
+            Command::OfOperator(command) => match command {
+                OperatorCommand::BreakLocks { sequences, .. } => ended(sequences.len()),
+                OperatorCommand::BreakSession { session, .. } => {
+                    ended(self.hold_of(session).map_or(0, |hold| hold.locks.len()))
+                }
+                OperatorCommand::SetSessionState { .. } => 1,
+            },
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
                 with_overlays(peeked(*count_max)) + passed_over()
             }

@@ -368,6 +368,7 @@ impl Machine for Topic {
             | Command::Peek { .. }
             | Command::DeleteBatch { .. }
             | Command::DeleteDeferred { .. }
+            | Command::OfOperator(_)
             // The outbox handles these two in any sub-queue.
             | Command::SendVia { .. }
             | Command::TransferOut { .. } => Err(self.refuse_receiving()),

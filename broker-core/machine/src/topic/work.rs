@@ -80,6 +80,7 @@ impl<'c> CommandKind<'c> {
             | Command::DeleteBatchUnlocked { .. }
             | Command::DeleteBatch { .. }
             | Command::DeleteDeferred { .. }
+            | Command::OfOperator(_)
             | Command::Update { .. }
             | Command::UpdateSubscription { .. } => Self::Outbox,
         }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use peeklock_model::change::Change;
 use peeklock_model::command::{
-    Command, MessageFacts, Outcome, RuleCommand, SessionCommand, Settlement, TopicCommand,
+    Command, MessageFacts, OperatorCommand, Outcome, RuleCommand, SessionCommand, Settlement,
+    TopicCommand,
 };
 use peeklock_model::effect::{Answer, Effect};
 use peeklock_model::inspect::{Excerpt, Inquiry, LockQuery, SessionQuery};
@@ -80,12 +81,17 @@ fn name(command: &Command) -> &'static str {
                 RuleCommand::Explain(_) => "Rule Explain",
             },
         },
+        Command::OfOperator(command) => match command {
+            OperatorCommand::BreakLocks { .. } => "BreakLocks",
+            OperatorCommand::BreakSession { .. } => "BreakSession",
+            OperatorCommand::SetSessionState { .. } => "SetSessionState",
+        },
         Command::Inspect(_) => "Inspect",
         Command::Describe => "Describe",
     }
 }
 
-const NAMES: [&str; 44] = [
+const NAMES: [&str; 47] = [
     "Send",
     "SendBatch",
     "SendVia",
@@ -128,6 +134,9 @@ const NAMES: [&str; 44] = [
     "Rule Get",
     "Rule List",
     "Rule Explain",
+    "BreakLocks",
+    "BreakSession",
+    "SetSessionState",
     "Inspect",
     "Describe",
 ];
@@ -187,7 +196,8 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::TransferOut { departures, .. } => (departures.len() as u64, 0),
         Command::CancelScheduled { sequences }
         | Command::ReceiveDeferred { sequences, .. }
-        | Command::InSession { command: SessionCommand::ReceiveDeferred { sequences }, .. } => {
+        | Command::InSession { command: SessionCommand::ReceiveDeferred { sequences }, .. }
+        | Command::OfOperator(OperatorCommand::BreakLocks { sequences, .. }) => {
             (sequences.len() as u64, 0)
         }
         Command::Settle { settlement, .. } => (1, overlay(settlement)),
@@ -196,7 +206,8 @@ fn counted(command: &Command) -> (u64, u64) {
             .iter()
             .map(|part| operation(&part.operation))
             .fold((0, 0), |(count, bytes), (more, of)| (count + more, bytes + of)),
-        Command::InSession { command: SessionCommand::SetState { state }, .. } => {
+        Command::InSession { command: SessionCommand::SetState { state }, .. }
+        | Command::OfOperator(OperatorCommand::SetSessionState { state, .. }) => {
             (1, state.as_ref().map_or(0, |state| state.len() as u64))
         }
         Command::OfTopic(TopicCommand::CreateSubscription { rules, .. }) => {
@@ -302,7 +313,9 @@ impl<'a, M: Machine> World<'a, M> {
         // A settlement in a transaction is stored even if the store is full, as outside a
         // transaction; so are the failed deliveries of a detached holder.
         let settled: u64 = match &command {
-            Command::Detach { .. } => RECORD_BYTES_MAX * self.locked,
+            Command::Detach { .. } | Command::OfOperator(OperatorCommand::BreakSession { .. }) => {
+                RECORD_BYTES_MAX * self.locked
+            }
             Command::Commit { parts } => {
                 parts.iter().map(|part| settled_bytes(&part.operation)).sum()
             }

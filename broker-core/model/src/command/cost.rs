@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 
-use super::{Command, InboundMessage, RuleCommand, SessionCommand, Settlement, TopicCommand};
+use super::{
+    Command, InboundMessage, OperatorCommand, RuleCommand, SessionCommand, Settlement, TopicCommand,
+};
 use crate::ids::ReceiverId;
 use crate::inspect::{HeadQuery, Inquiry, LockQuery, ROW_COUNT_MAX, SessionQuery, TimelineQuery};
 use crate::limits::PEEK_COUNT_LARGEST;
@@ -157,6 +159,7 @@ impl Command {
                 }
             }
             Self::OfTopic(command) => command.cost(),
+            Self::OfOperator(command) => command.cost(),
             Self::Peek { count_max, .. } | Self::PeekSession { count_max, .. } => {
                 Cost::of_bytes(peeked_bytes(*count_max))
             }
@@ -207,6 +210,11 @@ impl Command {
                 | SessionCommand::SetState { .. }
                 | SessionCommand::DeleteBatch { .. } => false,
             },
+            Self::OfOperator(command) => match command {
+                OperatorCommand::BreakLocks { .. }
+                | OperatorCommand::BreakSession { .. }
+                | OperatorCommand::SetSessionState { .. } => false,
+            },
             Self::Send { .. }
             | Self::SendBatch { .. }
             | Self::SendVia { .. }
@@ -250,10 +258,7 @@ impl Command {
 impl SessionCommand {
     fn cost(&self) -> Cost {
         match self {
-            Self::SetState { state: Some(state) } => {
-                let stored = Some(stored_state(state));
-                Cost { stored, ..Cost::of_bytes(state.len() as u64) }
-            }
+            Self::SetState { state: Some(state) } => state_cost(state),
             Self::ReceiveDeferred { sequences } => Cost::of_count(sequences.len()),
             // Clearing a state frees storage.
             Self::SetState { state: None }
@@ -262,6 +267,17 @@ impl SessionCommand {
             | Self::Renew
             | Self::GetState
             | Self::DeleteBatch { .. } => Cost::PLAIN,
+        }
+    }
+}
+
+impl OperatorCommand {
+    fn cost(&self) -> Cost {
+        match self {
+            Self::BreakLocks { sequences, .. } => Cost::of_count(sequences.len()),
+            Self::SetSessionState { state: Some(state), .. } => state_cost(state),
+            // Clearing a state frees storage.
+            Self::SetSessionState { state: None, .. } | Self::BreakSession { .. } => Cost::PLAIN,
         }
     }
 }
@@ -287,6 +303,11 @@ impl RuleCommand {
             Self::Delete(_) | Self::Get(_) | Self::List { .. } => Cost::PLAIN,
         }
     }
+}
+
+/// Cost of storing the state of a session.
+fn state_cost(state: &Bytes) -> Cost {
+    Cost { stored: Some(stored_state(state)), ..Cost::of_bytes(state.len() as u64) }
 }
 
 /// Memory of the answer to a peek for `count_max` messages, before their contents have room.

@@ -63,6 +63,7 @@ impl Command {
             | Self::Commit { .. }
             | Self::UpdateSubscription { .. }
             | Self::OfTopic(_)
+            | Self::OfOperator(_)
             | Self::Inspect(_)
             | Self::Describe => Opens::default(),
         }

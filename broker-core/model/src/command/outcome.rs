@@ -50,6 +50,8 @@ pub enum Outcome<M, S, W> {
     },
     /// Number of removed messages.
     Deleted(u64),
+    /// Number of ended locks of messages, or of sessions (CON-26).
+    LocksBroken(u64),
     /// The description with its runtime part.
     Described(Box<Described>),
     /// The description of a topic with its runtime part.

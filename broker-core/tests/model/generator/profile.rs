@@ -38,13 +38,14 @@ pub(super) enum Kind {
     Peek,
     DeleteBatch,
     DeleteDeferred,
+    BreakLocks,
     Update,
     Describe,
     Inspect,
     Transact,
 }
 
-const WEIGHTS: [(Kind, u64); 20] = [
+const WEIGHTS: [(Kind, u64); 21] = [
     (Kind::Send, 22),
     (Kind::Schedule, 5),
     (Kind::SendBatch, 6),
@@ -61,6 +62,7 @@ const WEIGHTS: [(Kind, u64); 20] = [
     (Kind::Peek, 4),
     (Kind::DeleteBatch, 3),
     (Kind::DeleteDeferred, 3),
+    (Kind::BreakLocks, 2),
     (Kind::Update, 4),
     (Kind::Describe, 1),
     (Kind::Inspect, 6),

@@ -285,6 +285,34 @@ impl Oracle {
         };
     }
 
+    /// CON-26: like the end of a lock, or as if the messages had never been delivered.
+    pub(super) fn break_locks(
+        &mut self,
+        sub_queue: SubQueue,
+        sequences: &[u64],
+        counts: bool,
+    ) -> Answered {
+        self.touch();
+        let mut broken = 0;
+        for sequence in sequences {
+            let found = self.messages.iter().position(|message| {
+                message.sequence == *sequence
+                    && message.lock.is_some()
+                    && place(message.state) == sub_queue
+            });
+            let Some(index) = found else { continue };
+            broken += 1;
+            if counts {
+                self.reach("CON-26 counted");
+                self.fail_delivery(index, None);
+            } else {
+                self.reach("CON-26");
+                self.release(index);
+            }
+        }
+        Ok(Some(Reply::LocksBroken(broken)))
+    }
+
     /// SET-36, DLQ-12, DLQ-14: number, instants and count are kept, reason and description are
     /// added.
     pub(super) fn dead_letter_by_broker(&mut self, index: usize, verdict: Verdict) {

@@ -1,7 +1,7 @@
 //! Conversion between the types of the test and of the machine, in both directions.
 
 use peeklock_core::command::{
-    Command, Described, InboundMessage, MachineOutcome, MessageFacts, Settlement,
+    Command, Described, InboundMessage, MachineOutcome, MessageFacts, OperatorCommand, Settlement,
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
@@ -65,6 +65,7 @@ impl Subject {
             Ok(MachineOutcome::Renewed(until)) => Reply::Renewed(until),
             Ok(MachineOutcome::Granted { unused }) => Reply::Granted(unused),
             Ok(MachineOutcome::Deleted(count)) => Reply::Deleted(count),
+            Ok(MachineOutcome::LocksBroken(count)) => Reply::LocksBroken(count),
             Ok(MachineOutcome::Described(described)) => {
                 Reply::Described(Box::new(report(*described)))
             }
@@ -252,6 +253,10 @@ impl Subject {
             Operation::DeleteDeferred { sequence } => {
                 Command::DeleteDeferred { sequence: SequenceNumber(*sequence) }
             }
+            Operation::BreakLocks { sequences, counts } => {
+                let (sequences, counts) = (numbers(sequences), *counts);
+                Command::OfOperator(OperatorCommand::BreakLocks { sequences, counts })
+            }
             Operation::Update { description, read_at } => {
                 Command::Update { description: description.clone(), read_at: *read_at }
             }
@@ -373,6 +378,7 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
         | Operation::RenewLock { .. }
         | Operation::Peek { .. }
         | Operation::DeleteBatch { .. }
+        | Operation::BreakLocks { .. }
         | Operation::Check(_)
         | Operation::Commit(_)
         | Operation::Inspect(_)

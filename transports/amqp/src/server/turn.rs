@@ -341,7 +341,7 @@ impl<S: Socket> Serve<S> for Conversation {
     async fn advance(&mut self) -> Result<(), LinkEnd> {
         if self.engine.stop_deadline().is_some() && !self.stop_announced && self.may_end() {
             self.stop_announced = true;
-            let text = "the broker is being stopped";
+            let text = self.engine.stop_reason();
             let error = AmqpError::new(condition::CONNECTION_FORCED, text);
             self.amqp.close(Some(error), self.clock.began.elapsed());
         }

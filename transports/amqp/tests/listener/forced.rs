@@ -4,6 +4,7 @@
 use peeklock_amqp::performative::{Close, Performative, SenderSettleMode};
 use peeklock_amqp::state::DeliveryState;
 use peeklock_core::description::{EntityStatus, QueueUpdate};
+use peeklock_core::inspect::ClientQuery;
 
 use crate::client::{Client, text};
 use crate::sending::condition;
@@ -133,5 +134,39 @@ async fn a_sender_outlasts_an_entity_that_is_closed_to_senders() {
     client.send(0, 0, false, &text("y")).await;
     assert_eq!(client.disposed().await.1, DeliveryState::accepted());
     assert_eq!(server.bodies().await, ["y"]);
+    server.stop().await;
+}
+
+/// CON-24, SET-31: an operator closes a client. Its message is available at once and not counted,
+/// and the condition makes clients connect again.
+#[tokio::test]
+async fn operator_closes_a_client() {
+    let server = Server::start().await;
+    let (mut client, mut other) = (server.client().await, server.client().await);
+    client.sender(0, "q").await.unwrap();
+    client.send(0, 0, false, &text("x")).await;
+    client.disposed().await;
+    client.receiver(1, "q", LOCKED).await.unwrap();
+    client.credit(1, 0, 1, false).await;
+    client.message().await;
+    let query = ClientQuery { path: Some("q".into()), count_max: 10, ..ClientQuery::default() };
+    let id = server.broker.clients(&query).await.clients[0].id;
+    server.broker.close_client(id).unwrap();
+    let close = loop {
+        match client.next_frame().await.0 {
+            Performative::Close(close) => break close,
+            Performative::Flow(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let error = close.error.unwrap();
+    assert_eq!(error.condition(), "amqp:connection:forced");
+    assert!(error.description().contains("operator"), "{}", error.description());
+    client.send_frame(&Performative::Close(Close { error: None })).await;
+    assert!(client.is_closed().await);
+    other.receiver(0, "q", LOCKED).await.unwrap();
+    other.credit(0, 0, 1, false).await;
+    other.message().await;
+    assert_eq!(server.delivery_counts().await, [0]);
     server.stop().await;
 }

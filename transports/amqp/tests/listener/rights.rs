@@ -150,6 +150,8 @@ fn carried(action: Action) -> Carried {
         | Action::ReadPolicies
         | Action::ReadKeys
         | Action::ChangePolicies
+        | Action::Operate
+        | Action::CloseClients
         | Action::Plan
         | Action::ReadMetrics
         | Action::Internal => Carried::Not,

@@ -12,7 +12,7 @@ use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::inspect::{HeadQuery, Question};
+use peeklock_core::inspect::{ClientId, HeadQuery, Question};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -83,6 +83,7 @@ impl Hands {
             || self.settle(name, locked).await?
             || self.use_session(name).await?
             || self.inspect(name).await?
+            || self.act_as_operator(name).await?
             || self.manage_queue(name).await?
             || self.manage_topic(name).await?
             || self.manage_policy(name).await?;
@@ -200,6 +201,20 @@ impl Hands {
             "inspect sessions" => admin.inspect(sessions, state).await?,
             _ => return Ok(false),
         };
+        Ok(true)
+    }
+
+    async fn act_as_operator(&self, name: &str) -> Result<bool, Refused> {
+        let (admin, Place { from, sessions, .. }) = (self.client.admin(), self.at);
+        match name {
+            "break locks" => {
+                admin.break_locks(from, vec![SequenceNumber(9)], false).await.map(drop)?
+            }
+            "break session" => admin.break_session(sessions, "none", true).await.map(drop)?,
+            "set state of session" => admin.set_session_state(sessions, "none", None).await?,
+            "close client" => admin.close_client(ClientId(u64::MAX)).await?,
+            _ => return Ok(false),
+        }
         Ok(true)
     }
 

@@ -56,6 +56,9 @@ const AT_PLACE: &[Operation] = &[
     ("renew session", &[("held", &[Listen])]),
     ("session state", &[("held", &[Listen])]),
     ("set session state", &[("held", &[Listen])]),
+    ("break locks", &[("orders", &[Listen]), ("orders", &[Send])]),
+    ("break session", &[("held", &[Listen]), ("held", &[Send])]),
+    ("set state of session", &[("held", &[Listen]), ("held", &[Send])]),
     ("delete deferred", &[("orders", &[Manage])]),
     ("delete unlocked", &[("orders", &[Manage])]),
 ];
@@ -105,6 +108,7 @@ const ELSEWHERE: &[Operation] = &[
     ("delete policy", &[("orders", &[Manage])]),
     ("plan", &[("orders", &[Manage])]),
     ("carry out", &[("orders", &[Manage])]),
+    ("close client", &[("", &[Manage])]),
 ];
 
 /// Returns the operations to test at a place; all operations at the queue.
@@ -167,6 +171,8 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::DeleteBatch => &["delete batch", "delete most", "purge"],
         Action::DeleteUnlocked => &["delete unlocked"],
         Action::DeleteDeferred => &["delete deferred"],
+        Action::Operate => &["break locks", "break session", "set state of session"],
+        Action::CloseClients => &["close client"],
         Action::Create => &[
             "create queue",
             "create another queue",
@@ -226,9 +232,18 @@ fn every_action_of_the_table_is_done_by_the_operations_here() {
     for action in Action::ALL {
         for name in operations(action) {
             let (_, needs) = done_at(AT_QUEUE).find(|(it, _)| it == name).unwrap();
-            let Table::OneOf(one_of, _) = action.needs() else { panic!("{action:?}") };
-            let says = |(_, rights): &Need| rights.iter().copied().collect::<Rights>() == one_of;
-            assert!(needs.iter().any(says), "{name} is {action:?}");
+            let says =
+                |(_, rights): &Need, wanted| rights.iter().copied().collect::<Rights>() == wanted;
+            let named_needs = match action.needs() {
+                Table::OneOf(one_of, _) => needs.iter().any(|need| says(need, one_of)),
+                // Each right is a need of its own.
+                Table::AllOf(all, _) => Right::ALL
+                    .into_iter()
+                    .filter(|right| all.contains(*right))
+                    .all(|right| needs.iter().any(|need| says(need, Rights::of(right)))),
+                Table::Nothing | Table::BrokerItself => panic!("{action:?}"),
+            };
+            assert!(named_needs, "{name} is {action:?}");
             named.insert(*name);
         }
     }

@@ -99,6 +99,8 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
         | Management::DeleteOwnRule(_)
         | Management::Sessions(..)
         | Management::DeleteUnlocked { .. }
+        | Management::Operate(_)
+        | Management::CloseClient(_)
         | Management::ReplacePolicies(_) => (false, (0, 0)),
     };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -195,6 +197,7 @@ async fn respond(
         Managed::Paths(_)
         | Managed::Sessions(_)
         | Managed::Deleted(_)
+        | Managed::LocksBroken(_)
         | Managed::KeysOfPolicies(_) => return Err(Refusal::unexpected()),
     })
 }

@@ -7,7 +7,8 @@
 //!
 //! `route.rs` parses paths. Each management resource has a file that maps its operations to
 //! management requests of the core; `manage.rs` carries these out and answers. `messages` and
-//! `lock` have the operations on messages and locks.
+//! `lock` have the operations on messages and locks, and `operate` has operations on locks, sessions
+//! and clients of others.
 
 mod content;
 mod inspect;
@@ -16,6 +17,7 @@ mod manage;
 mod messages;
 mod namespace;
 mod openapi;
+mod operate;
 mod policies;
 mod queues;
 mod rules;
@@ -59,7 +61,6 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Policies { .. }
         | ApiRoute::Sessions { .. }
         | ApiRoute::SessionDetails { .. }
-        | ApiRoute::SessionState { .. }
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
         | ApiRoute::Heads { .. }
@@ -77,9 +78,13 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Declaration
         | ApiRoute::Downloads
         | ApiRoute::Watch
+        | ApiRoute::LockBreak { .. }
+        | ApiRoute::SessionBreak { .. }
         | ApiRoute::Explain { .. }
         | ApiRoute::PolicyKeys { .. }
         | ApiRoute::RegenerateKey { .. } => "POST, OPTIONS",
+        ApiRoute::SessionState { .. } => "GET, HEAD, PUT, DELETE, OPTIONS",
+        ApiRoute::Client { .. } => "DELETE, OPTIONS",
         ApiRoute::Messages { .. } => "GET, HEAD, POST, OPTIONS",
         ApiRoute::Message { name, .. } => messages::methods(name)?,
         ApiRoute::Lock { operation, .. } => lock::methods(operation)?,
@@ -111,6 +116,9 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
         | ApiRoute::SessionState { .. }
+        | ApiRoute::LockBreak { .. }
+        | ApiRoute::SessionBreak { .. }
+        | ApiRoute::Client { .. }
         | ApiRoute::Watch
         | ApiRoute::SignIn
         | ApiRoute::Downloads
@@ -164,9 +172,16 @@ pub(crate) async fn dispatch(
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::SessionDetails { path } => inspect::sessions(exchange, path).await,
-        ApiRoute::SessionState { path, session } => {
-            content::session_state(exchange, path, session).await
+        ApiRoute::SessionState { path, session } => match *method {
+            Method::PUT => operate::set_state(exchange, payload, path, session).await,
+            Method::DELETE => operate::clear_state(exchange, payload, path, session).await,
+            _ => content::session_state(exchange, path, session).await,
+        },
+        ApiRoute::LockBreak { path } => operate::break_locks(exchange, payload, path).await,
+        ApiRoute::SessionBreak { path, session } => {
+            operate::break_session(exchange, payload, path, session).await
         }
+        ApiRoute::Client { client } => operate::close_client(exchange, payload, client).await,
         ApiRoute::MessageHead { path, sequence } => inspect::head(exchange, path, sequence).await,
         ApiRoute::MessageBody { path, sequence } => content::body(exchange, path, sequence).await,
         ApiRoute::Heads { path } => inspect::heads(exchange, path).await,

@@ -21,6 +21,7 @@ use actix_web::HttpResponse;
 use actix_web::http::{StatusCode, Version, header};
 use actix_web::web::{self, Bytes};
 use futures_util::stream;
+use peeklock_core::clients::ClientGuard;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::Action;
 use peeklock_core::description::EntityKind;
@@ -175,6 +176,7 @@ pub(super) async fn watch(exchange: &Exchange, payload: &mut web::Payload) -> An
         site: Arc::clone(&exchange.site),
         access: exchange.access.clone(),
         connection: exchange.request.conn_data::<Rc<Connection>>().map(Rc::clone),
+        client: exchange.request.conn_data::<Rc<ClientGuard>>().map(Rc::clone),
         subjects: opened,
         hasher: RandomState::new(),
         pending: Bytes::new(),
@@ -266,6 +268,7 @@ struct Watching {
     site: Arc<Site>,
     access: Access,
     connection: Option<Rc<Connection>>,
+    client: Option<Rc<ClientGuard>>,
     subjects: Vec<Subject>,
     hasher: RandomState,
     /// Bytes of an event that the socket has not taken.
@@ -342,9 +345,16 @@ impl Watching {
             Some(waiting) => waiting.poll_evicted(context),
             None => std::task::Poll::Pending,
         });
+        let closed = async {
+            match &self.client {
+                Some(client) => client.closed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             _ = self.site.requests.stop_begun() => Wake::Stop,
+            () = closed => Wake::Stop,
             () = evicted => Wake::Stop,
             () = tokio::time::sleep_until(at) => wake,
         }

@@ -90,6 +90,8 @@ pub(crate) struct Socket {
     connection: Rc<Connection>,
     /// The client in the list of clients.
     client: Rc<ClientGuard>,
+    /// Resolves when an operator closes the client.
+    closed: Pin<Box<dyn Future<Output = ()>>>,
     phase: Phase,
     /// Bytes that were read and not passed on.
     input: Vec<u8>,
@@ -142,8 +144,10 @@ enum Phase {
 impl Socket {
     /// The socket of a connection, with the recipient for other protocols.
     pub(crate) fn new(stream: Stream, site: Arc<Site>, takes_over: TakesOver) -> Self {
+        let client = site.broker.client("http", stream.peer());
         let mut socket = Self {
-            client: Rc::new(site.broker.client("http", stream.peer())),
+            closed: Box::pin(client.closed()),
+            client: Rc::new(client),
             principal: stream.principal(),
             stream: Some(stream),
             takes_over,
@@ -321,7 +325,8 @@ impl Socket {
         if matches!(self.phase, Phase::Head(_)) {
             let evicted = self.idling.as_ref().map(|idling| idling.poll_evicted(context));
             let is_evicted = evicted.is_some_and(|evicted| evicted.is_ready());
-            if is_idle && (is_evicted || self.site.requests.is_stopping()) {
+            let ends = is_evicted || self.site.requests.is_stopping();
+            if is_idle && (ends || self.is_closed(context)) {
                 self.phase = Phase::Ended;
                 return Poll::Ready(());
             }
@@ -345,6 +350,11 @@ impl Socket {
             _ => self.phase = Phase::Ended,
         }
         Poll::Ready(())
+    }
+
+    /// Whether an operator has closed the client. Otherwise the socket wakes when one does.
+    fn is_closed(&mut self, context: &mut Context<'_>) -> bool {
+        self.client.is_closed() || self.closed.as_mut().poll(context).is_ready()
     }
 
     /// Reserves shared memory for more bytes of a head.

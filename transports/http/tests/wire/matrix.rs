@@ -57,6 +57,8 @@ fn surfaces(action: Action) -> &'static [Surface] {
         | Action::DeleteBatch
         | Action::DeleteUnlocked
         | Action::DeleteDeferred
+        | Action::Operate
+        | Action::CloseClients
         | Action::Overview
         | Action::Plan
         | Action::ReadRules
@@ -113,6 +115,9 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/messages/delete-batch" | "/messages/purge") => Action::DeleteBatch,
         ("post", "/messages/delete-unlocked") => Action::DeleteUnlocked,
         ("delete", "/messages/{sequenceNumber}") => Action::DeleteDeferred,
+        ("post", "/locks/break" | "/sessions/{sessionId}/break")
+        | ("put" | "delete", "/sessions/{sessionId}/state") => Action::Operate,
+        ("delete", "/clients/{client}") => Action::CloseClients,
         ("post", "/locks/{lockToken}/renew") => Action::RenewLock,
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
@@ -165,6 +170,7 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
                 ("{lockToken}", LOCK),
                 ("{sequenceNumber}", "1"),
                 ("{sessionId}", "s"),
+                ("{client}", "9"),
             ] {
                 filled = filled.replace(name, value);
             }

@@ -10,9 +10,11 @@
 mod forms;
 
 use peeklock_core::Broker;
+use peeklock_core::command::OperatorCommand;
 use peeklock_core::description::{Cleared, EntityKind, Patch};
 use peeklock_core::error::Rejection;
-use peeklock_core::inspect::Question;
+use peeklock_core::ids::SequenceNumber;
+use peeklock_core::inspect::{ClientId, Question};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 
 pub(crate) use self::forms::*;
@@ -91,6 +93,14 @@ schema! {
         91 "carryOutDeclaration" CarryOutDeclaration(CarryOutDeclaration),
         /// Answers a question of an operator; changes nothing.
         92 "inspect" Inspect(Inspect),
+        /// Breaks locks of messages, regardless of their holders (CON-26).
+        93 "breakLocks" BreakLocks(BreakLocks),
+        /// Breaks the lock of a session (CON-26).
+        94 "breakSession" BreakSession(BreakSession),
+        /// Sets or clears the state of a session that no receiver holds (CON-27).
+        95 "setStateOfSession" SetStateOfSession(SetStateOfSession),
+        /// Closes the connection of a client (CON-24).
+        96 "closeClient" CloseClient(CloseClient),
     }
 }
 
@@ -124,8 +134,12 @@ impl ManageOperation {
             | Self::GetPolicyKeys(NamedPolicy { path, .. })
             | Self::ListPolicies(PathOnly { path })
             | Self::Inspect(Inspect { path, .. })
+            | Self::BreakLocks(BreakLocks { path, .. })
+            | Self::BreakSession(BreakSession { path, .. })
+            | Self::SetStateOfSession(SetStateOfSession { path, .. })
             | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. }) => Some(path),
-            Self::ListQueues(_)
+            Self::CloseClient(_)
+            | Self::ListQueues(_)
             | Self::ListTopics(_)
             | Self::PlanDeclaration(_)
             | Self::CarryOutDeclaration(_) => None,
@@ -218,6 +232,19 @@ impl ManageOperation {
                 }
                 Management::Inspect(Box::new(question))
             }
+            Self::BreakLocks(BreakLocks { sequence_numbers, counted: counts, .. }) => {
+                let sequences = sequence_numbers.into_iter().map(SequenceNumber).collect();
+                Management::Operate(OperatorCommand::BreakLocks { sequences, counts })
+            }
+            Self::BreakSession(BreakSession { session_id, counted: counts, .. }) => {
+                let session = session_id.into();
+                Management::Operate(OperatorCommand::BreakSession { session, counts })
+            }
+            Self::SetStateOfSession(SetStateOfSession { session_id, state, .. }) => {
+                let session = session_id.into();
+                Management::Operate(OperatorCommand::SetSessionState { session, state })
+            }
+            Self::CloseClient(CloseClient { client }) => Management::CloseClient(ClientId(client)),
         })
     }
 }
@@ -257,6 +284,7 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
         Managed::Plan(plan) => Notice::Plan(Box::new(PlanView::from(&*plan))),
         Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(PlanResultView::from(&*done))),
         Managed::Findings(findings) => Notice::Findings(Box::new(FindingsView::from(*findings))),
+        Managed::LocksBroken(count) => Notice::LocksBroken(LocksBroken { count }),
         Managed::Namespace(_)
         | Managed::Paths(_)
         | Managed::Sessions(_)
@@ -438,6 +466,21 @@ mod of_client {
                 let question = QuestionForm::from(&*question);
                 ManageOperation::Inspect(Inspect { path, question })
             }
+            Management::Operate(OperatorCommand::BreakLocks { sequences, counts: counted }) => {
+                let sequence_numbers = sequences.into_iter().map(|sequence| sequence.0).collect();
+                ManageOperation::BreakLocks(BreakLocks { path, sequence_numbers, counted })
+            }
+            Management::Operate(OperatorCommand::BreakSession { session, counts: counted }) => {
+                let session_id = session.into();
+                ManageOperation::BreakSession(BreakSession { path, session_id, counted })
+            }
+            Management::Operate(OperatorCommand::SetSessionState { session, state }) => {
+                let session_id = session.into();
+                ManageOperation::SetStateOfSession(SetStateOfSession { path, session_id, state })
+            }
+            Management::CloseClient(ClientId(client)) => {
+                ManageOperation::CloseClient(CloseClient { client })
+            }
             Management::DeleteDeferred(_)
             | Management::Namespace
             | Management::CreateOwnRule(_)
@@ -482,6 +525,7 @@ mod of_client {
             Notice::CarriedOut(view) => Managed::CarriedOut(Box::new((*view).try_into().ok()?)),
             Notice::Findings(view) => Managed::Findings(Box::new((*view).try_into().ok()?)),
             Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
+            Notice::LocksBroken(broken) => Managed::LocksBroken(broken.count),
             Notice::Error(_)
             | Notice::Welcome(_)
             | Notice::Accepted(_)

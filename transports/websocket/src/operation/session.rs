@@ -1,14 +1,12 @@
 //! Accepts a session, which opens a link to it (SES-05 to SES-08), and carries out requests of its
 //! holder: its lock and its state (SES-14, SES-15, SES-24 to SES-28).
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
-use peeklock_json::as_text;
+use peeklock_json::{state_bytes, state_text};
 use serde::{Deserialize, Serialize};
 
 use super::{LinkOnly, MakeAnswer, Mode, Notice, PendingAnswer, Renewed, unexpected};
@@ -75,27 +73,6 @@ impl Conversation {
             Some(admitted.permit),
         );
         Ok(())
-    }
-}
-
-fn bytes_of(state: Option<String>, base64: Option<String>) -> Result<Option<Bytes>, &'static str> {
-    match (state, base64) {
-        (Some(_), Some(_)) => Err("a session has state or stateBase64, not both"),
-        (Some(text), None) => Ok(Some(text.into())),
-        (None, Some(base64)) => match STANDARD.decode(base64) {
-            Ok(bytes) => Ok(Some(bytes.into())),
-            Err(_) => Err("stateBase64 must be base64"),
-        },
-        (None, None) => Ok(None),
-    }
-}
-
-/// Returns a state as text if JSON can contain it unchanged, else as base64.
-fn text_of(state: Option<&Bytes>) -> (Option<String>, Option<String>) {
-    let Some(bytes) = state else { return (None, None) };
-    match as_text(bytes) {
-        Some(text) => (Some(text.to_owned()), None),
-        None => (None, Some(STANDARD.encode(bytes))),
     }
 }
 
@@ -167,13 +144,13 @@ impl TryFrom<StateObject> for SessionState {
     type Error = &'static str;
 
     fn try_from(object: StateObject) -> Result<Self, Self::Error> {
-        bytes_of(object.state, object.state_base64).map(|state| Self { state })
+        state_bytes(object.state, object.state_base64).map(|state| Self { state })
     }
 }
 
 impl From<SessionState> for StateObject {
     fn from(state: SessionState) -> Self {
-        let (state, state_base64) = text_of(state.state.as_ref());
+        let (state, state_base64) = state_text(state.state.as_ref());
         Self { state, state_base64 }
     }
 }
@@ -223,14 +200,14 @@ impl TryFrom<SetStateObject> for SetSessionState {
     type Error = &'static str;
 
     fn try_from(object: SetStateObject) -> Result<Self, Self::Error> {
-        let state = bytes_of(object.state, object.state_base64)?;
+        let state = state_bytes(object.state, object.state_base64)?;
         Ok(Self { link: object.link, state })
     }
 }
 
 impl From<SetSessionState> for SetStateObject {
     fn from(set: SetSessionState) -> Self {
-        let (state, state_base64) = text_of(set.state.as_ref());
+        let (state, state_base64) = state_text(set.state.as_ref());
         Self { link: set.link, state, state_base64 }
     }
 }

@@ -49,6 +49,7 @@ impl Notice {
             | Self::Welcome(_)
             | Self::Drained(_)
             | Self::Deleted(_)
+            | Self::LocksBroken(_)
             | Self::SessionAccepted(_)
             | Self::Transaction(_)
             | Self::Heartbeat(_)

@@ -466,3 +466,60 @@ fn client_is_listed_with_its_link_until_it_disconnects() {
         server.stop().await;
     });
 }
+
+/// CON-24, SET-31: an operator closes a client by its number. Its messages are available at once
+/// and not counted, and the close frame names the operator.
+#[test]
+fn closed_client_returns_its_messages_uncounted() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut operator = server.client().await;
+        let mut client = Client::hello(server.address, json!({ "client": "shop-1" })).await;
+        client.receive_with(Some(2)).await;
+        client.deliveries(2).await;
+        let query =
+            ClientQuery { name: Some("shop".into()), count_max: 10, ..ClientQuery::default() };
+        let id = server.broker.clients(&query).await.clients[0].id.0;
+        let absent = operator.ask("closeClient", json!({ "client": id + 1_000 })).await;
+        assert_eq!(absent["error"]["condition"], "EntityNotFound");
+        let done = operator.ask("closeClient", json!({ "client": id })).await;
+        assert!(done["done"].is_object(), "{done}");
+        let (code, reason) = client.closed().await.unwrap();
+        assert_eq!((code, &*reason), (1_001, "an operator has closed the connection"));
+        while server.broker.clients(&query).await.total > 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut again = server.client().await;
+        again.receive_with(Some(2)).await;
+        again.deliveries(2).await;
+        assert_eq!(server.delivery_counts().await, [(1, 0), (2, 0)]);
+        server.stop().await;
+    });
+}
+
+/// CON-26: a broken lock delivers its message to another receiver, and the holder's settlement
+/// fails.
+#[test]
+fn broken_lock_fails_the_settlement_of_its_holder() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a"]).await;
+        let mut client = server.client().await;
+        client.receive_with(Some(1)).await;
+        client.deliveries(1).await;
+        let mut other = server.client().await;
+        let lock = json!({ "path": "q", "sequenceNumbers": [1, 2], "counted": true });
+        let broken = other.ask("breakLocks", lock.clone()).await;
+        assert_eq!(broken["locksBroken"], json!({ "count": 1 }));
+        assert_eq!(other.ask("breakLocks", lock).await["locksBroken"], json!({ "count": 0 }));
+        other.receive_with(Some(1)).await;
+        other.deliveries(1).await;
+        let settle = json!({ "link": 1, "decision": "complete", "ranges": [[1, 1]] });
+        let settled = client.ask("settle", settle).await;
+        let error = &settled["settled"]["failed"][0]["error"];
+        assert_eq!(error["condition"], "MessageLockLost", "{settled}");
+        assert_eq!(server.delivery_counts().await, [(1, 1)]);
+        server.stop().await;
+    });
+}

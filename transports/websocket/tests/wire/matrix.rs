@@ -83,6 +83,8 @@ fn is_asked(action: Action) -> bool {
         | Action::DeleteBatch
         | Action::DeleteUnlocked
         | Action::DeleteDeferred
+        | Action::Operate
+        | Action::CloseClients
         | Action::Create
         | Action::Describe
         | Action::Overview
@@ -301,6 +303,10 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("q", json!({ "tap": {} }), Action::Inspect),
         question("", json!({ "entities": {} }), Action::Overview),
         question("", json!({ "clients": {} }), Action::Overview),
+        of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
+        of_q("breakSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
+        of_q("setStateOfSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
+        row("closeClient", json!({ "client": u64::MAX }), Action::CloseClients, ""),
     ]
 }
 

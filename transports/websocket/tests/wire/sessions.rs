@@ -434,3 +434,33 @@ fn a_stop_ends_accepts_that_wait() {
         server.broker.stop(std::time::Duration::ZERO).await.unwrap();
     });
 }
+
+/// CON-26, CON-27: an operator breaks the lock of a session, which detaches its holder, and then
+/// sets the state that the next holder reads. While the session is held, the state stays.
+#[test]
+fn operator_breaks_a_session_and_sets_its_state() {
+    run(async {
+        let server = start().await;
+        put(&server, "a", &["1", "2"]).await;
+        let mut holder = server.client().await;
+        hold(&mut holder, 2).await;
+        holder.deliveries(2).await;
+        let mut operator = server.client().await;
+        let set = json!({ "path": "s", "sessionId": "a", "state": "step 3" });
+        let refused = operator.ask("setStateOfSession", set.clone()).await;
+        assert_eq!(refused["error"]["condition"], "SessionCannotBeLocked");
+        let session = json!({ "path": "s", "sessionId": "a" });
+        let broken = operator.ask("breakSession", session.clone()).await;
+        assert_eq!(broken["locksBroken"], json!({ "count": 1 }));
+        let detached = holder.pushed("detached").await;
+        assert_eq!(detached["error"]["condition"], "SessionLockLost", "{detached}");
+        let again = operator.ask("breakSession", session).await;
+        assert_eq!(again["locksBroken"], json!({ "count": 0 }));
+        assert_eq!(operator.ask("setStateOfSession", set).await["done"], json!({}));
+        hold(&mut operator, 2).await;
+        operator.deliveries(2).await;
+        let state = operator.ask("getSessionState", json!({ "link": 1 })).await;
+        assert_eq!(state["sessionState"], json!({ "state": "step 3" }));
+        server.stop().await;
+    });
+}

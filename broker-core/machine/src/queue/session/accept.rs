@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{SessionHold, SessionIndex};
-use crate::command::{MachineOutcome, Outcome, ReceiveMode};
+use crate::command::{LinkEnd, MachineOutcome, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
@@ -125,13 +125,7 @@ impl Queue {
         ctx: &mut Ctx<'_>,
         step: &mut StepOutput,
     ) -> Result<MachineOutcome, Rejection> {
-        let chars_max = ctx.limits.message_id_chars_max;
-        let chars = name.chars().count();
-        if chars > chars_max {
-            return Err(Rejection::out_of_range(format!(
-                "a session id must have at most {chars_max} characters; this one has {chars}"
-            )));
-        }
+        refuse_long_id(name, ctx)?;
         let hold = self.sessions.as_ref().and_then(|sessions| {
             let index = sessions.named(name)?;
             let hold = sessions.get(index)?.hold()?;
@@ -145,7 +139,7 @@ impl Queue {
                 return Err(Rejection::session_cannot_be_locked(name));
             }
             let mut moves = COMMAND_MOVES_MAX;
-            self.end_expired_hold(index, &mut moves, ctx, step);
+            self.end_hold(index, LinkEnd::Broken, &mut moves, ctx, step);
             step.moves += (COMMAND_MOVES_MAX - moves) as u64;
         }
         let index = self
@@ -303,6 +297,18 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Refuses an id that no message can have.
+pub(super) fn refuse_long_id(session: &str, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    let chars_max = ctx.limits.message_id_chars_max;
+    let chars = session.chars().count();
+    if chars <= chars_max {
+        return Ok(());
+    }
+    Err(Rejection::out_of_range(format!(
+        "a session id must have at most {chars_max} characters; this one has {chars}"
+    )))
 }
 
 fn fresh_epoch(ctx: &mut Ctx<'_>) -> SessionEpoch {

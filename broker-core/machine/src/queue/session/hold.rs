@@ -125,16 +125,17 @@ impl Queue {
             let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
             let Some(index) = ended else { return };
             *moves -= 1;
-            self.end_expired_hold(index, moves, ctx, step);
+            self.end_hold(index, LinkEnd::Broken, moves, ctx, step);
         }
     }
 
-    /// Ends a session lock that ran out. Deliveries under it count as failed (SES-30), and its
-    /// receiver is notified (SES-15). If an earlier step has begun to end the lock, continues
-    /// there.
-    pub(super) fn end_expired_hold(
+    /// Ends a session lock that ran out, or that an operator breaks. Deliveries under a lock that
+    /// ran out count as failed (SES-30). The receiver is notified (SES-15). If an earlier step has
+    /// begun to end the lock, continues there.
+    pub(in crate::queue) fn end_hold(
         &mut self,
         index: SessionIndex,
+        end: LinkEnd,
         moves: &mut usize,
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
@@ -158,7 +159,7 @@ impl Queue {
             }
             step.effects.push(Effect::Detached { receiver, reason });
         }
-        self.unlock_session(index, LinkEnd::Broken, moves, ctx, step);
+        self.unlock_session(index, end, moves, ctx, step);
     }
 
     /// Returns the messages of a holder and ends its lock. After an orderly close, even messages in

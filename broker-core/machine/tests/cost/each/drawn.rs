@@ -6,8 +6,8 @@ use bytes::Bytes;
 use peeklock_machine::Machine as _;
 use peeklock_machine::queue::Queue;
 use peeklock_model::command::{
-    Command, Drain, LinkEnd, ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement,
-    TopicCommand,
+    Command, Drain, LinkEnd, OperatorCommand, ReceiveMode, RuleCommand, SessionCommand,
+    SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_model::inspect::{
     HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockOrder, LockQuery, SessionOrder,
@@ -28,7 +28,7 @@ use super::World;
 use crate::{Random, config, now};
 
 /// Number of kinds of commands for a queue.
-pub(super) const QUEUE_KINDS: u64 = 33;
+pub(super) const QUEUE_KINDS: u64 = 36;
 
 impl Random {
     fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
@@ -215,6 +215,21 @@ impl Random {
             29 => Command::Check { operation: self.operation(&world.locks) },
             30 => Command::Commit { parts: self.parts(&world.locks) },
             31 => Command::Inspect(self.inquiry(count_max)),
+            32 => {
+                let counts = self.one_in(2);
+                Command::OfOperator(OperatorCommand::BreakLocks { sequences, counts })
+            }
+            33 => {
+                let counts = self.one_in(2);
+                let session = "s".into();
+                Command::OfOperator(OperatorCommand::BreakSession { session, counts })
+            }
+            34 => {
+                let bytes = vec![1; usize::try_from(self.below(3_000)).unwrap()];
+                let state = self.one_in(2).then(|| Bytes::from(bytes));
+                let session = "other".into();
+                Command::OfOperator(OperatorCommand::SetSessionState { session, state })
+            }
             _ => Command::Describe,
         }
     }

@@ -1,16 +1,16 @@
-//! Frames of questions of operators.
+//! Frames of questions and commands of operators.
 
 use super::*;
 use crate::operation::FindingsView;
 
-/// Like `golden.txt`, for questions and findings.
+/// Like `golden.txt`, for questions, findings and commands of operators.
 const GOLDEN: &str = include_str!("../golden_inspect.txt");
 
 fn read<T: serde::de::DeserializeOwned>(json: &str) -> T {
     serde_json::from_str(json).unwrap()
 }
 
-/// Returns one question of each kind.
+/// Returns one question and one command of each kind.
 pub(super) fn operations() -> Vec<Operation> {
     let questions = [
         r#"{"heads":{"states":["locked","active"],"descending":true,"from":7,"count":10}}"#,
@@ -27,7 +27,30 @@ pub(super) fn operations() -> Vec<Operation> {
         let inspect = Inspect { path: "orders".into(), question: read(question) };
         Operation::Manage(Box::new(ManageOperation::Inspect(inspect)))
     };
-    questions.map(operation).into()
+    let path = || "orders".to_owned();
+    let session_id = || "table-7".to_owned();
+    let state = |state: Option<&'static [u8]>| {
+        let state = state.map(Bytes::from_static);
+        SetStateOfSession { path: path(), session_id: session_id(), state }
+    };
+    let commands = [
+        ManageOperation::BreakLocks(BreakLocks {
+            path: path(),
+            sequence_numbers: vec![7, 9],
+            counted: true,
+        }),
+        ManageOperation::BreakSession(BreakSession {
+            path: path(),
+            session_id: session_id(),
+            counted: false,
+        }),
+        ManageOperation::SetStateOfSession(state(Some(b"step 3"))),
+        ManageOperation::SetStateOfSession(state(Some(&[0xff, 0x00]))),
+        ManageOperation::SetStateOfSession(state(None)),
+        ManageOperation::CloseClient(CloseClient { client: 12 }),
+    ];
+    let commands = commands.into_iter().map(|command| Operation::Manage(Box::new(command)));
+    questions.into_iter().map(operation).chain(commands).collect()
 }
 
 /// Returns one answer of each kind.
@@ -85,7 +108,8 @@ pub(super) fn notices() -> Vec<Notice> {
         ),
         format!(r#"{{"tap":{{"tap":3,"heads":[{head}],"omitted":1204,{now}}}}}"#),
     ];
-    findings.map(|it| Notice::Findings(Box::new(read(&it)))).into()
+    let findings = findings.into_iter().map(|it| Notice::Findings(Box::new(read(&it))));
+    findings.chain([Notice::LocksBroken(LocksBroken { count: 2 })]).collect()
 }
 
 /// Frames must not differ from the released ones.

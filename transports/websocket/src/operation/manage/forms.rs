@@ -1,19 +1,21 @@
 //! Bodies of management operations and of their answers. Both encodings carry descriptions as JSON.
 //! `operation/manage.rs` and the client use them.
 
+use bytes::Bytes;
 pub(crate) use peeklock_json::{
     DeclarationForm, DigestText, ExplanationView, FindingsView, KeyForm, KeyName, PlanResultView,
     PlanView, PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QuestionForm,
     QueueProperties, QueueView, RuleForm, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView,
 };
+use peeklock_json::{state_bytes, state_text};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
 use crate::frame::cost::json_section_bytes;
 use crate::frame::message::SentMessage;
 use crate::frame::text::Instant;
-use crate::frame::wire::{Reader, RequestCost, Wire, write_part};
+use crate::frame::wire::{Reader, RequestCost, Wire, wire, write_part};
 use crate::frame::{bodies, json, wire_choice};
 
 bodies! {
@@ -148,6 +150,71 @@ bodies! {
         /// Path of an entity or sub-queue; empty for the namespace.
         path: String,
         question: QuestionForm,
+    }
+
+    struct BreakLocks {
+        /// Path of an entity or sub-queue.
+        path: String,
+        #[serde(deserialize_with = "json::bounded")]
+        sequence_numbers: Vec<u64>,
+        /// Whether the deliveries count as failed.
+        #[serde(default)]
+        counted: bool,
+    }
+
+    struct BreakSession {
+        path: String,
+        session_id: String,
+        /// Whether the deliveries under the lock count as failed.
+        #[serde(default)]
+        counted: bool,
+    }
+
+    struct CloseClient {
+        /// Number of the client in a list of clients.
+        client: u64,
+    }
+
+    struct LocksBroken {
+        count: u64,
+    }
+}
+
+/// Replaces the state of a session that no receiver holds; none clears it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "StateOfSessionObject", into = "StateOfSessionObject")]
+pub(crate) struct SetStateOfSession {
+    pub(crate) path: String,
+    pub(crate) session_id: String,
+    pub(crate) state: Option<Bytes>,
+}
+wire!(SetStateOfSession { path: String, session_id: String, state: Option<Bytes> });
+
+/// State in JSON with its session: text or base64, or neither.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StateOfSessionObject {
+    path: String,
+    session_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_base64: Option<String>,
+}
+
+impl TryFrom<StateOfSessionObject> for SetStateOfSession {
+    type Error = &'static str;
+
+    fn try_from(object: StateOfSessionObject) -> Result<Self, Self::Error> {
+        let StateOfSessionObject { path, session_id, state, state_base64 } = object;
+        Ok(Self { path, session_id, state: state_bytes(state, state_base64)? })
+    }
+}
+
+impl From<SetStateOfSession> for StateOfSessionObject {
+    fn from(set: SetStateOfSession) -> Self {
+        let (state, state_base64) = state_text(set.state.as_ref());
+        Self { path: set.path, session_id: set.session_id, state, state_base64 }
     }
 }
 
