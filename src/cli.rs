@@ -19,6 +19,7 @@ mod deletion;
 mod identity;
 mod listing;
 mod message;
+mod operate;
 mod order;
 mod own;
 mod properties;
@@ -234,13 +235,13 @@ enum Command {
     /// Look at entities, and at messages in any state, without leaving a trace
     #[command(after_help = inspect::HELP)]
     Inspect(inspect::InspectFlags),
-    /// List locks with their holders
+    /// List locks with their holders, and break them
     #[command(after_help = holders::LOCKS_HELP)]
     Locks(holders::LocksFlags),
     /// List sessions with their messages, state and holder
     #[command(after_help = holders::SESSIONS_HELP)]
     Sessions(holders::SessionsFlags),
-    /// List connected clients with their links
+    /// List connected clients with their links, and close them
     #[command(after_help = holders::CLIENTS_HELP)]
     Clients(holders::ClientsFlags),
     /// Show messages as an entity accepts them, without taking any

@@ -1,5 +1,5 @@
 //! `peeklock locks`, `sessions` and `clients`: locks and sessions with their holders, and connected
-//! clients with their links. Nothing changes (CON-01).
+//! clients with their links. Nothing changes (CON-01), unless `operate.rs` breaks or closes one.
 
 use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
@@ -16,6 +16,7 @@ use super::connect::{CommandConnection, Common, Output, Patience};
 use super::inspect::{Rows, ask, holder_text, page_rows, print_table, span};
 use super::listing::objects;
 use super::message::counted;
+use super::operate::{self, ClientsCommand, LocksCommand};
 use super::terminal::{Cell, Table, WriteOutcome, note};
 use super::{Failure, exit};
 
@@ -26,6 +27,7 @@ Examples:
   peeklock locks orders --sort age                 the oldest first
   peeklock locks steps                             the locks of its sessions
   peeklock locks orders --all -o ndjson
+  peeklock locks break orders 1001                 end a lock
 
 The holder of a lock is the client that received the message. A lock may outlive its connection.
 
@@ -54,15 +56,24 @@ Examples:
   peeklock clients
   peeklock clients --entity orders --links         clients of a queue, with their links
   peeklock clients --transport amqp
+  peeklock clients close 17                        end a connection
 
 ",
     exit_codes!()
 );
 
 #[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub struct LocksFlags {
+    #[command(subcommand)]
+    command: Option<LocksCommand>,
     /// Queue, such as `orders`, or subscription, such as `orders/subscriptions/eu`
-    queue: String,
+    #[arg(required = true)]
+    queue: Option<String>,
     /// Order of the locks
     #[arg(long, value_name = "ORDER", default_value = "end")]
     sort: LockSort,
@@ -132,7 +143,10 @@ impl From<SessionSort> for SessionOrder {
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct ClientsFlags {
+    #[command(subcommand)]
+    command: Option<ClientsCommand>,
     /// Show only clients of this transport, such as amqp
     #[arg(long, value_name = "NAME")]
     transport: Option<String>,
@@ -152,6 +166,10 @@ pub struct ClientsFlags {
 }
 
 pub fn locks(flags: &LocksFlags) -> Result<(), Failure> {
+    if let Some(command) = &flags.command {
+        return operate::locks(command);
+    }
+    let queue = flags.queue.as_deref().unwrap_or_default();
     flags.common.run(Patience::Limited, async |session| {
         let output = flags.common.output;
         let count = flags.rows.count(output);
@@ -170,7 +188,7 @@ pub fn locks(flags: &LocksFlags) -> Result<(), Failure> {
                 _ => None,
             };
             let ((rows, next), findings) =
-                ask(session, &flags.queue, Question::Locks(query), rows).await?;
+                ask(session, queue, Question::Locks(query), rows).await?;
             shown += rows.len();
             if output == Output::Table {
                 rows.iter().for_each(|row| table.row(lock_row(row, findings.at)));
@@ -185,7 +203,7 @@ pub fn locks(flags: &LocksFlags) -> Result<(), Failure> {
         if output != Output::Table {
             return objects(session.out, output, all);
         }
-        print_table(session, table, (shown, is_more), &format!("`{}` has no locks", flags.queue))
+        print_table(session, table, (shown, is_more), &format!("`{queue}` has no locks"))
     })
 }
 
@@ -313,6 +331,9 @@ async fn state(session: &CommandConnection, queue: &str, id: &str) -> Result<(),
 }
 
 pub fn clients(flags: &ClientsFlags) -> Result<(), Failure> {
+    if let Some(command) = &flags.command {
+        return operate::clients(command);
+    }
     flags.common.run(Patience::Limited, async |session| {
         let output = flags.common.output;
         let count = flags.rows.count(output);

@@ -89,7 +89,11 @@ fn command_line_page_lists_every_command_with_its_options() {
     let helps = helps();
     let expected: BTreeMap<&str, Options> = helps
         .iter()
-        .filter(|(_, help)| commands(help).is_empty())
+        // Some commands, such as `locks`, have commands below them.
+        .filter(|(command, help)| {
+            let does_nothing = command.is_empty() || options(help).is_empty();
+            commands(help).is_empty() || !does_nothing
+        })
         .map(|(command, help)| (command.as_str(), options(help)))
         .collect();
     assert!(expected.len() > 60, "help is written in another way: {expected:#?}");

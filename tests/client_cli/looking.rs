@@ -99,8 +99,35 @@ fn locks_and_clients_show_who_holds_a_message() {
     assert!(links.contains("IN HAND") && links.contains("receiver"), "{links}");
     let table = broker.ok(&["locks", "orders"]);
     assert!(table.contains("RENEWALS") && table.contains("websocket"), "{table}");
+    let id = holder["clientId"].to_string();
+    assert_eq!(broker.ok(&["clients", "close", &id]), format!("closed client {id}\n"));
+    let clients = rows(&broker.ok(&["clients", "-o", "ndjson"]));
+    let is_other = |client: &Value| client["clientId"] != holder["clientId"];
+    assert!(clients.iter().all(is_other), "{clients:?}");
     running.signal("-INT");
     running.end();
+}
+
+/// CON-26, CON-41: a lock that outlived its connection is broken, uncounted or counted; a lock that
+/// is gone is reported.
+#[test]
+fn locks_are_broken_by_number_and_by_session() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["a"]);
+    for flags in [&[][..], &["--counted"], &[]] {
+        broker.ok(&["receive", "orders", "--settle", "none"]);
+        let end = [&["locks", "break", "orders", "1", "2"], flags].concat();
+        assert_eq!(broker.ok(&end), "broke 1 lock of orders\n");
+        let (_, log) = broker.ends(6, &end);
+        assert_eq!(log, "`orders` has no such lock\n");
+    }
+    let shown = rows(&broker.ok(&["inspect", "orders", "-o", "ndjson"]));
+    assert_eq!(shown[0]["deliveryCount"], 1);
+    broker.ends(6, &["locks", "break", "orders", "1", "-o", "json"]);
+    broker.ends(2, &["locks", "break", "orders"]);
+    broker.ok(&["queue", "create", "steps", "--requires-session"]);
+    broker.ends(6, &["locks", "break", "steps", "--session", "a"]);
+    broker.ends(6, &["locks", "--", "orders"]);
 }
 
 /// CON-27, CON-41: sessions are sorted, and a state is read while a receiver holds the session.
