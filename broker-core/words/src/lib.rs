@@ -14,6 +14,7 @@
 //! - [`message`]: the content of messages, its sections and changes
 //! - [`rule`]: filters and actions of subscriptions; `rule::sql` is their language
 //! - [`policy`]: rights, keys and policies
+//! - [`search`]: conditions of a search over messages, and groups of messages
 
 pub mod amqp;
 pub mod condition;
@@ -26,4 +27,5 @@ pub mod message;
 pub mod path;
 pub mod policy;
 pub mod rule;
+pub mod search;
 pub mod time;

@@ -26,7 +26,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    pub(super) const fn sign(self) -> &'static str {
+    pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Equal => "=",
             Self::NotEqual => "<>",
@@ -37,7 +37,8 @@ impl Comparison {
         }
     }
 
-    const fn holds(self, order: Ordering) -> bool {
+    /// Whether values in this order meet the comparison.
+    pub(crate) const fn holds(self, order: Ordering) -> bool {
         match self {
             Self::Equal => order.is_eq(),
             Self::NotEqual => order.is_ne(),

@@ -46,7 +46,7 @@ fn same_type(old: ValueRef<'_>, new: &Operand<'_>) -> Option<Value> {
 }
 
 /// Any value but null, as text that can be read back.
-pub(in crate::rule) fn to_text(operand: &Operand<'_>) -> Option<String> {
+pub(crate) fn to_text(operand: &Operand<'_>) -> Option<String> {
     match operand {
         Operand::Unknown => None,
         Operand::Text(text) => Some(text.clone().into_owned()),

@@ -35,7 +35,8 @@ pub use operand::{Kind, Operand};
 pub use program::Program;
 
 pub(in crate::rule) use compare::hash;
-pub(in crate::rule) use convert::{to_text, to_time_span, to_timestamp, to_type_of};
+pub(crate) use convert::to_text;
+pub(in crate::rule) use convert::{to_time_span, to_timestamp, to_type_of};
 pub(in crate::rule) use evaluate::STEPS_MAX;
 
 use crate::message::Value;
