@@ -24,6 +24,7 @@ use crate::forwarders::Forwarders;
 use crate::grant::SignIns;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
+use crate::search::Searches;
 use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
@@ -290,6 +291,7 @@ impl BrokerBuilder {
             clients: Arc::default(),
             surveys: Surveys::default(),
             taps: Arc::default(),
+            searches: Searches::default(),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             refusals: Refusals::default(),
             are_open: tokio::sync::watch::Sender::new(false),

@@ -24,10 +24,11 @@ use crate::ids::SequenceNumber;
 pub use crate::message::BodyKind;
 use crate::message::Message;
 use crate::path::PathKey;
+use crate::search::{SearchPage, SearchStep};
 use crate::time::{TimeSpan, Timestamp};
 
 /// Question about the entity of a path; without a path, about the namespace.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Question {
     /// Lists messages without their bodies (CON-02). Answer: [`Found::Heads`].
     Heads(HeadQuery),
@@ -67,6 +68,9 @@ pub enum Question {
         /// The open tap; `None` opens one.
         tap: Option<TapId>,
     },
+    /// Searches messages, or counts them by a property, page by page (CON-05, CON-11). Without a
+    /// path, the search names its entities. Answer: [`Found::Search`].
+    Search(SearchStep),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -106,6 +110,8 @@ pub enum Found {
     Clients(ClientPage),
     /// Messages that were accepted.
     Tap(TapPage),
+    /// Messages that were found.
+    Search(SearchPage),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -455,7 +461,8 @@ impl Question {
             | Self::SessionState { .. }
             | Self::Timeline(_)
             | Self::Body { .. }
-            | Self::Tap { .. } => Action::Inspect,
+            | Self::Tap { .. }
+            | Self::Search(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) => Action::Overview,
         }
     }
@@ -467,6 +474,7 @@ impl Question {
         match self {
             Self::Entities(_) | Self::Clients(_) => true,
             Self::Timeline(_) => path.is_empty(),
+            Self::Search(step) => path.is_empty() && step.is_of_all(),
             Self::Heads(_)
             | Self::Locks(_)
             | Self::Sessions(_)
@@ -474,6 +482,12 @@ impl Question {
             | Self::Body { .. }
             | Self::Tap { .. } => false,
         }
+    }
+
+    /// Whether the question is a search.
+    #[must_use]
+    pub const fn is_search(&self) -> bool {
+        matches!(self, Self::Search(_))
     }
 
     /// Whether the answer is a list, which is built in a turn.
@@ -486,7 +500,9 @@ impl Question {
             | Self::Timeline(_)
             | Self::Entities(_)
             | Self::Clients(_) => true,
-            Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } => false,
+            Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } | Self::Search(_) => {
+                false
+            }
         }
     }
 }

@@ -42,6 +42,8 @@ pub mod inspect {
 
     pub use crate::findings::*;
     pub use crate::heads::BodyReader;
+    pub use crate::search::*;
+    pub use peeklock_words::search::*;
 }
 // The state machines, one for each kind of entity.
 pub use peeklock_machine as machine;
@@ -77,12 +79,13 @@ mod grant;
 pub mod management;
 pub mod policies;
 mod refusals;
+mod search;
 mod shared;
 mod survey;
 mod taps;
 mod traced;
 
-pub use access::{Access, ConsoleToken, ContainerKeys, InTurn, Standing, Tap};
+pub use access::{Access, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap};
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use shared::Namespace;

@@ -22,6 +22,7 @@ use crate::ids::Ticket;
 use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
+use crate::search::Searches;
 use crate::store::Store;
 use crate::survey::Surveys;
 use crate::taps::Taps;
@@ -63,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) surveys: Surveys,
     /// Open taps on entities.
     pub(crate) taps: Arc<Taps>,
+    /// Places of open searches.
+    pub(crate) searches: Searches,
     /// Whether every entity in the store has been opened.
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,

@@ -67,6 +67,8 @@ const TOKEN_BYTES: u64 = 16 << 10;
 const AMQP_TOKENS_BYTES: u64 = 128 << 10;
 /// Messages that wait for the reader of a tap.
 const TAP_BYTES: u64 = 256 << 10;
+/// A page of hits, a part of a body, and the groups of a search.
+const SEARCH_BYTES: u64 = 4 << 20;
 /// Names that are remembered of clients whose links have ended.
 const ENDED_CLIENTS_BYTES: u64 = 6 << 20;
 /// Memory of a client and of a link in the list of clients.
@@ -200,6 +202,11 @@ impl Config {
                 "open taps",
                 "limits.tap_count_max",
                 (limits.tap_count_max as u64).saturating_mul(TAP_BYTES),
+            ),
+            Row::shared(
+                "open searches",
+                "limits.search_count_max",
+                (limits.search_count_max as u64).saturating_mul(SEARCH_BYTES),
             ),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),

@@ -508,6 +508,7 @@ fn every_limit_has_a_range() {
         "broker_duplicate_id_count_max",
         "broker_delayed_count_max",
         "tap_count_max",
+        "search_count_max",
     ];
     // An entity may have an unlimited time to live and idle time; steps are counted in 64 bits.
     let may_be_without_end =

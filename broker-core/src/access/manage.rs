@@ -7,8 +7,10 @@ use crate::command::{Command, Outcome};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
+use crate::findings::Question;
 use crate::management::{Managed, Management, Page, SampleMessage};
 use crate::path::{EntityAddress, subscription_path};
+use crate::search::SearchStep;
 use crate::survey::ReadableKeys;
 
 /// A management request that its principal may make.
@@ -81,6 +83,12 @@ impl Access {
             }
             Management::Inspect(question) if question.is_of_namespace(path) => {
                 readable = self.readable(question.action()).await?;
+                String::new()
+            }
+            Management::Inspect(question) if path.is_empty() && question.is_search() => {
+                if let Question::Search(SearchStep::Begin(query)) = &**question {
+                    readable = self.judge_search(query).await?;
+                }
                 String::new()
             }
             // A client may have links to any entity.

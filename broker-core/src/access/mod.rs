@@ -31,6 +31,7 @@ mod policies;
 mod question;
 mod remembered;
 mod renew;
+mod search;
 mod sign_in;
 mod tap;
 mod turn;
@@ -43,6 +44,7 @@ use std::task::{Context, Poll, Waker};
 
 pub use self::policies::ContainerKeys;
 use self::remembered::GrantCache;
+pub use self::search::Search;
 pub use self::sign_in::{ConsoleToken, Standing};
 pub use self::tap::Tap;
 pub use self::turn::InTurn;

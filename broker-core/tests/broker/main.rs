@@ -24,6 +24,7 @@ mod overlays;
 mod parked;
 mod peer;
 mod policies;
+mod searching;
 mod slices;
 mod store_conformance;
 mod tracer;

@@ -10,7 +10,10 @@ use peeklock_core::description::{
 };
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::SequenceNumber;
-use peeklock_core::inspect::{ClientId, HeadQuery, Question, TimelineOf, TimelineQuery};
+use peeklock_core::inspect::{
+    ClientId, HeadQuery, HeadStates, Question, SearchOutput, SearchQuery, SearchStep, TimelineOf,
+    TimelineQuery, Where,
+};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -143,6 +146,15 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
     let inspect = |question| Management::Inspect(Box::new(question));
     let body = Question::Body { sequence: SequenceNumber(1), from: 0, length: 1 };
     let state = Question::SessionState { session: "s".into(), from: 0, length: 1 };
+    let search = Question::Search(SearchStep::Begin(Box::new(SearchQuery {
+        paths: Vec::new(),
+        sub_queues: Vec::new(),
+        states: HeadStates::ALL,
+        is_descending: false,
+        conditions: Where::default(),
+        output: SearchOutput::Hits(None),
+        after: None,
+    })));
     let retry_policy = Some(Some(retries()));
     let sample = SampleMessage::Inbound(access.broker().inbound(Message::new("a")));
     let all = PolicyUpdate { rights: Some(Rights::ALL), ..PolicyUpdate::default() };
@@ -188,6 +200,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         (Action::Inspect, at(), inspect(body)),
         (Action::Inspect, at(), inspect(state)),
         (Action::Inspect, at(), inspect(Question::Tap { tap: None })),
+        (Action::Inspect, at(), inspect(search)),
         (Action::ListSessions, at(), Management::Sessions(SessionFilter::All, page())),
         (Action::DeleteDeferred, at(), Management::DeleteDeferred(SequenceNumber(1))),
         (

@@ -353,6 +353,16 @@ limits! {
     receiver_count_max: usize, 1..=1_000_000, 5_000;
     /// Open taps of the broker; then `ServerBusy` (CON-34).
     tap_count_max: usize, 0..=1_000, 64;
+    /// Open searches of the broker; then `ServerBusy` (CON-07).
+    search_count_max: usize, 0..=64, 2;
+    /// Time that a search works; then it ends with a position to go on from (CON-07).
+    search_time_max: TimeSpan, SECOND..=HOUR, TimeSpan::from_seconds(60);
+    /// Bytes that a search reads; then it ends with a position to go on from (CON-07).
+    search_bytes_max: u64, 1..=1 << 40, 2 << 30;
+    /// Bytes of each body that a search looks at; longer bodies may stay undecided (CON-07).
+    search_body_bytes_max: u64, 1..=1 << 30, 4 * MIB;
+    /// Hits of a search; then it ends with a position to go on from (CON-07).
+    search_hit_count_max: u32, 1..=100_000, 1_000;
     /// Wait of a receive; a longer wait is shortened.
     receive_wait_max: TimeSpan, SECOND..=YEAR, TimeSpan::from_days(1);
     /// Wait of a receive over HTTP; a longer wait is shortened (HTP-08).

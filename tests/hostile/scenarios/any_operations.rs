@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(8) {
+            let question = match values.below(9) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -130,6 +130,10 @@ fn body(name: &str, values: &mut Values) -> Json {
                     json!({ "entities": { "path": values.text(20), "sort": "totalMessageCount" } })
                 }
                 6 => json!({ "clients": { "name": values.text(20), "top": 500 } }),
+                7 => {
+                    let text = values.text(20);
+                    json!({ "search": { "begin": { "where": text, "groupBy": "subject" } } })
+                }
                 _ => json!({ "tap": {} }),
             };
             json!({ "path": values.queue(), "question": question })

@@ -1,22 +1,29 @@
-//! JSON forms of the questions of operators and of their findings (CON-02 to CON-04, CON-24 to
-//! CON-28). The HTTP and WebSocket transports, their clients and the command line use them.
+//! JSON forms of the questions of operators and of their findings (CON-02 to CON-06, CON-11, CON-24
+//! to CON-28). The HTTP and WebSocket transports, their clients and the command line use them.
 //!
 //! Read `question` first, then `message` (heads, bodies, timelines), `lock` (locks and sessions) and
-//! `list` (entities and clients).
+//! `list` (entities and clients), `clause` and `search`.
 
+mod clause;
 mod list;
 mod lock;
 mod message;
 mod question;
+mod search;
 #[cfg(test)]
 mod tests;
 
+pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
 pub use self::message::{BodyPartView, HeadPageView, HeadView, TapPageView, TimelineView};
 pub use self::question::{
     BodyForm, ClientQueryForm, EntityQueryForm, HeadQueryForm, LockQueryForm, QuestionForm,
     SessionQueryForm, SessionStateForm, TapForm, TimelineQueryForm,
+};
+pub use self::search::{
+    GroupView, HitView, MatchView, SampleView, SearchEndView, SearchForm, SearchPageView,
+    SearchProgressView, SearchStepForm,
 };
 
 use std::sync::Arc;
@@ -29,8 +36,9 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
     BodyKind, Cursor, EntityCondition, EntityOrder, Findings, Found, HeadOrder, HeadState,
-    LinkRole, LockOrder, RowKey, SessionOrder, TimelineOf,
+    LinkRole, LockOrder, RowKey, SearchBound, SessionOrder, TimelineOf,
 };
+use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +64,8 @@ pub enum FindingsView {
     Clients(ClientPageView),
     /// Messages that were accepted.
     Tap(TapPageView),
+    /// Messages that were found.
+    Search(SearchPageView),
 }
 
 impl From<Findings> for FindingsView {
@@ -73,6 +83,7 @@ impl From<Findings> for FindingsView {
             Found::Entities(page) => Self::Entities(EntityPageView::new(page, at)),
             Found::Clients(page) => Self::Clients(ClientPageView::new(page, at)),
             Found::Tap(page) => Self::Tap(TapPageView::new(page, at)),
+            Found::Search(page) => Self::Search(SearchPageView::new(page, at)),
         }
     }
 }
@@ -92,6 +103,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Entities(view) => (view.at(), Found::Entities(view.page()?)),
             FindingsView::Clients(view) => (view.at(), Found::Clients(view.page()?)),
             FindingsView::Tap(view) => (view.at(), Found::Tap(view.page()?)),
+            FindingsView::Search(view) => (view.at(), Found::Search(view.page()?)),
         };
         Ok(Self { at, found })
     }
@@ -246,6 +258,20 @@ names! {
         Removed "removedPerSecond",
     }
 
+    /// Queue of an entity.
+    SubQueueName of SubQueue {
+        Main "main",
+        DeadLetter "deadLetter",
+        TransferDeadLetter "transferDeadLetter",
+    }
+
+    /// Bound of a search.
+    SearchBoundName of SearchBound {
+        Time "time",
+        Bytes "bytes",
+        Hits "hits",
+    }
+
     /// Purpose of a link.
     LinkRoleName of LinkRole {
         Sender "sender",
@@ -268,6 +294,7 @@ enum Paged {
     Sessions,
     Entities,
     Clients,
+    Search,
 }
 
 /// Maximum length of the text of a position. The longest name in one is the path of an entity.

@@ -190,7 +190,10 @@ async fn respond(
             FindingsView::Timeline(timeline) => large(exchange, room, &timeline).await?,
             FindingsView::Entities(page) => large(exchange, room, &page).await?,
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
-            FindingsView::SessionState(_) | FindingsView::Body(_) | FindingsView::Tap(_) => {
+            FindingsView::SessionState(_)
+            | FindingsView::Body(_)
+            | FindingsView::Tap(_)
+            | FindingsView::Search(_) => {
                 return Err(Refusal::unexpected());
             }
         },

@@ -11,6 +11,7 @@ use peeklock_core::inspect::{
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::search::SearchStepForm;
 use super::{
     ConditionName, EntityKindName, EntitySortName, HeadSortName, HeadStateName, LockSortName,
     Paged, SessionSortName, TimelineName, is_false,
@@ -44,6 +45,8 @@ pub enum QuestionForm {
     Clients(ClientQueryForm),
     /// Reads the messages that were accepted since the last page.
     Tap(TapForm),
+    /// Searches messages page by page.
+    Search(SearchStepForm),
 }
 
 /// Selection and order of messages.
@@ -241,6 +244,7 @@ impl QuestionForm {
             Self::Entities(form) => Question::Entities(form.to_query()?),
             Self::Clients(form) => Question::Clients(form.to_query()?),
             Self::Tap(TapForm { tap }) => Question::Tap { tap: tap.map(TapId) },
+            Self::Search(form) => Question::Search(form.to_step(now)?),
         })
     }
 }
@@ -411,8 +415,15 @@ impl From<&Question> for QuestionForm {
             Question::Entities(query) => Self::Entities(query.into()),
             Question::Clients(query) => Self::Clients(query.into()),
             Question::Tap { tap } => Self::Tap(TapForm { tap: tap.map(|TapId(tap)| tap) }),
+            Question::Search(step) => Self::Search(step.into()),
         }
     }
+}
+
+/// Names of states; none for all.
+pub(super) fn state_names(states: HeadStates) -> Vec<HeadStateName> {
+    let named = HeadState::ALL.into_iter().filter(|state| states.contains(*state));
+    if states == HeadStates::ALL { Vec::new() } else { named.map(Into::into).collect() }
 }
 
 impl From<&HeadQuery> for HeadQueryForm {
@@ -424,10 +435,8 @@ impl From<&HeadQuery> for HeadQueryForm {
             HeadStart::Instant(at) => from_utc = Some(Instant(at)),
             HeadStart::After(cursor) => after = Some(Paged::Heads.cursor_text(cursor)),
         }
-        let states = HeadState::ALL.into_iter().filter(|state| query.states.contains(*state));
-        let is_all = query.states == HeadStates::ALL;
         Self {
-            states: if is_all { Vec::new() } else { states.map(Into::into).collect() },
+            states: state_names(query.states),
             sort: Some(query.order.into()),
             descending: query.is_descending,
             from,

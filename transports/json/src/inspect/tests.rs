@@ -2,7 +2,7 @@ use peeklock_core::condition::Condition;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
     BODY_BYTES_MAX, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, LockQuery, Question,
-    ROW_COUNT_MAX, SessionOrder, SessionQuery,
+    ROW_COUNT_MAX, SearchPosition, SearchStep, SessionOrder, SessionQuery, Where,
 };
 use peeklock_core::time::Timestamp;
 
@@ -31,6 +31,10 @@ fn question_survives_a_round_trip() {
         r#"{"entities":{"path":"a","conditions":["grows","grows"],"sort":"removedPerSecond"}}"#,
         r#"{"clients":{"name":"billing"}}"#,
         r#"{"tap":{"tap":9007199254740991}}"#,
+        r#"{"search":{"continue":9007199254740991}}"#,
+        r#"{"search":{"begin":{}}}"#,
+        r#"{"search":{"begin":{"entities":["a","b/$deadletterqueue"],"subQueues":["main","deadLetter"],"where":"x after:-2h","hits":5}}}"#,
+        r#"{"search":{"begin":{"groupBy":"json:$.a","states":["active"],"descending":true}}}"#,
     ] {
         let question = read(text).unwrap();
         let written = serde_json::to_string(&QuestionForm::from(&question)).unwrap();
@@ -162,4 +166,60 @@ fn start_of_a_body_is_cut_at_a_character() {
     assert_eq!(text_start(start, 256), None, "a body that ends within a character is no text");
     assert_eq!(text_start(b"", 0), Some(""));
     assert_eq!(text_start(&[0xff, 0xfe], 300), None);
+}
+
+/// CON-05, CON-07: a position of a search survives a round trip; positions of other lists are
+/// refused.
+#[test]
+fn position_of_a_search_is_read_back() {
+    let Question::Search(SearchStep::Begin(mut query)) =
+        read(r#"{"search":{"begin":{}}}"#).unwrap()
+    else {
+        panic!()
+    };
+    let path = "orders/$deadletterqueue".into();
+    query.after = Some(SearchPosition { path, sequence: SequenceNumber(u64::MAX) });
+    let question = Question::Search(SearchStep::Begin(query));
+    assert_eq!(QuestionForm::from(&question).to_question(NOW).unwrap(), question);
+    let other = Paged::Entities.key_text(&RowKey { value: 1, name: "orders".into() });
+    let refused = read(&format!(r#"{{"search":{{"begin":{{"after":"{other}"}}}}}}"#)).unwrap_err();
+    assert_eq!(refused.condition(), Condition::ArgumentError);
+    assert!(read(r#"{"search":{"begin":{"hits":1,"groupBy":"reason"}}}"#).is_err());
+}
+
+/// CON-06, CON-49: clauses and their line are forms of each other.
+#[test]
+fn clauses_and_their_line_are_forms_of_each_other() {
+    let line = "text:timeout text~Time body:a body~A property:x property~X not id=17 subject:a \
+                subject~A reason=\"\" description:d source=s session=s correlation=c body.$.a \
+                body.$.a=17 body.$.b!=\"17\" body.$.c=null body.$.d=true body.$.e:x body.$.e~X \
+                body.$.f<1.5 body.$.f<=2 body.$.f>b body.$.f>=4 sql:\"price > 5\" number=1 \
+                tries!=2 size<3 enqueued>=2026-05-01T12:00:00Z scheduled>2026-05-01T12:00:00Z \
+                expires<=2026-05-01T12:00:00Z";
+    let line = line.replace("body.$.f>b", "body.$.f>\"b\"");
+    let parsed = Where::parse(&line, NOW).unwrap();
+    assert_eq!(parsed.to_string(), line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let forms: Vec<ClauseForm> = parsed.clauses().iter().map(ClauseForm::from).collect();
+    let text = serde_json::to_string(&forms).unwrap();
+    let read: WhereForm = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, WhereForm::Clauses(forms));
+    assert_eq!(read.to_where(NOW).unwrap(), parsed);
+    let line: WhereForm = serde_json::from_str("\"timeout\"").unwrap();
+    assert_eq!(line.to_where(NOW).unwrap().to_string(), "text:timeout");
+    for refused in [
+        r#"{"field":"subject","is":"less","value":"a"}"#,
+        r#"{"field":"subject","is":"contains","value":17}"#,
+        r#"{"field":"subject","path":"$.a","is":"contains","value":"a"}"#,
+        r#"{"field":"size","is":"contains","value":"a"}"#,
+        r#"{"field":"size","is":"equals","value":-1}"#,
+        r#"{"field":"enqueuedTimeUtc","is":"less","value":"-2h"}"#,
+        r#"{"field":"json","is":"exists"}"#,
+        r#"{"field":"json","path":"$.a","is":"equals","value":[]}"#,
+        r#"{"field":"sql","is":"equals","value":"price > 5"}"#,
+        r#"{"field":"sql","value":"price >"}"#,
+        r#"{"field":"body","value":"x"}"#,
+    ] {
+        let form: ClauseForm = serde_json::from_str(refused).unwrap();
+        assert!(WhereForm::Clauses(vec![form]).to_where(NOW).is_err(), "{refused}");
+    }
 }

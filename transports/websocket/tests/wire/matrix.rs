@@ -301,6 +301,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("q", json!({ "timeline": {} }), Action::Inspect),
         question("q", json!({ "body": { "sequenceNumber": 99 } }), Action::Inspect),
         question("q", json!({ "tap": {} }), Action::Inspect),
+        question("q", json!({ "search": { "begin": { "where": "x" } } }), Action::Inspect),
         question("", json!({ "entities": {} }), Action::Overview),
         question("", json!({ "clients": {} }), Action::Overview),
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
