@@ -215,6 +215,10 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             },
             "Regeneration" => json!({ "key": "primary" }),
             "Watch" => watch(values),
+            "SearchForm" => {
+                let (entity, text) = (values.entity(), values.text(300));
+                json!({ "entities": [entity], "where": text, "hits": values.below(1_100) })
+            }
             _ => panic!("the body `{schema}` of {method} {path} is not drawn here"),
         }
         .to_string(),

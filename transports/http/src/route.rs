@@ -103,6 +103,8 @@ pub(crate) enum ApiRoute {
     Client { client: String },
     /// `/watch`
     Watch,
+    /// `/search`
+    Search,
     /// `/sign-in`
     SignIn,
     /// `/downloads`
@@ -205,6 +207,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["clients"] => ApiRoute::Clients,
         ["clients", client] => ApiRoute::Client { client: client.to_owned() },
         ["watch"] => ApiRoute::Watch,
+        ["search"] => ApiRoute::Search,
         ["sign-in"] => ApiRoute::SignIn,
         ["downloads"] => ApiRoute::Downloads,
         ["downloads", ticket] => ApiRoute::Download { ticket: ticket.to_owned() },

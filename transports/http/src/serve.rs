@@ -310,6 +310,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Clients
                 | ApiRoute::Client { .. }
                 | ApiRoute::Watch
+                | ApiRoute::Search
                 | ApiRoute::SignIn
                 | ApiRoute::Downloads
                 | ApiRoute::Download { .. },

@@ -25,6 +25,7 @@ mod wire {
     mod looking;
     mod matrix;
     mod operate;
+    mod searching;
     mod secure;
     mod security;
     mod sign_in;

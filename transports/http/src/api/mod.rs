@@ -21,6 +21,7 @@ mod operate;
 mod policies;
 mod queues;
 mod rules;
+mod search;
 mod sessions;
 mod sign_in;
 mod subscriptions;
@@ -78,6 +79,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Declaration
         | ApiRoute::Downloads
         | ApiRoute::Watch
+        | ApiRoute::Search
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Explain { .. }
@@ -120,6 +122,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Client { .. }
         | ApiRoute::Watch
+        | ApiRoute::Search
         | ApiRoute::SignIn
         | ApiRoute::Downloads
         | ApiRoute::Download { .. }
@@ -191,6 +194,7 @@ pub(crate) async fn dispatch(
         ApiRoute::Entities => inspect::entities(exchange).await,
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Watch => watch::watch(exchange, payload).await,
+        ApiRoute::Search => search::search(exchange, payload).await,
         ApiRoute::SignIn => sign_in::one(exchange, payload, method).await,
         ApiRoute::Downloads => sign_in::create_download(exchange, payload).await,
         ApiRoute::Download { .. } => sign_in::download(),

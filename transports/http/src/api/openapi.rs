@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    content, inspect, lock, messages, namespace, operate, policies, queues, rules, sessions, sign_in,
-    subscriptions, topics, watch,
+    content, inspect, lock, messages, namespace, operate, policies, queues, rules, search,
+    sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -90,6 +90,7 @@ pub fn openapi_json() -> String {
         inspect::Operations::openapi(),
         content::Operations::openapi(),
         watch::Operations::openapi(),
+        search::Operations::openapi(),
         sign_in::Operations::openapi(),
         operate::Operations::openapi(),
     ] {

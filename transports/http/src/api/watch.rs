@@ -440,7 +440,7 @@ impl Watching {
 }
 
 /// Text of an event. JSON text has no line breaks.
-fn event(name: &str, data: &Value) -> String {
+pub(super) fn event(name: &str, data: &Value) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 

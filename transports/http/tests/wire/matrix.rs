@@ -122,7 +122,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
         ("get", "/entities" | "/clients") => Action::Overview,
-        ("post", "/watch") => return (Action::Inspect, "orders"),
+        ("post", "/watch" | "/search") => return (Action::Inspect, "orders"),
         (
             "get",
             "/heads"
@@ -187,6 +187,7 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
                     let query = r#"{"name": "locks", "path": "orders", "query": {"top": 501}}"#;
                     row.body = format!(r#"{{"subjects": [{query}]}}"#);
                 }
+                "/search" => row.body = r#"{"entities": ["orders"], "hits": 0}"#.to_owned(),
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
             }
