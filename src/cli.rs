@@ -45,6 +45,7 @@ mod receive;
 mod retry;
 mod rule;
 mod schedule;
+mod search;
 mod send;
 mod session;
 mod sql_condition;
@@ -244,6 +245,9 @@ enum Command {
     /// List connected clients with their links, and close them
     #[command(after_help = holders::CLIENTS_HELP)]
     Clients(holders::ClientsFlags),
+    /// Find messages by their content, in one, several or all entities
+    #[command(after_help = search::HELP)]
+    Search(search::SearchFlags),
     /// Show messages as an entity accepts them, without taking any
     #[command(after_help = tap::HELP)]
     Tap(tap::TapFlags),
@@ -467,6 +471,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Locks(flags)) => holders::locks(&flags),
         Some(Command::Sessions(flags)) => holders::sessions(&flags),
         Some(Command::Clients(flags)) => holders::clients(&flags),
+        Some(Command::Search(flags)) => search::run(&flags),
         Some(Command::Tap(flags)) => tap::run(&flags),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),

@@ -2,6 +2,7 @@
 
 mod condition;
 mod copies;
+mod groups;
 mod list;
 mod origin;
 mod pick;
@@ -19,6 +20,7 @@ use super::{Failure, exit};
 pub const HELP: &str = "\
 Examples:
   peeklock dlq summary orders                      count by reason
+  peeklock dlq groups orders                       count by cause
   peeklock dlq list orders
   peeklock dlq list orders --where reason=MaxDeliveryCountExceeded
   peeklock dlq show orders 1001
@@ -42,6 +44,9 @@ pub enum DlqCommand {
     /// Count dead-lettered messages by reason
     #[command(after_help = summary::HELP)]
     Summary(summary::SummaryFlags),
+    /// Count dead-lettered messages by cause or by another property
+    #[command(after_help = groups::HELP)]
+    Groups(groups::GroupsFlags),
     /// Delete all or some dead-lettered messages; asks first
     #[command(after_help = purge::HELP)]
     Purge(purge::PurgeFlags),
@@ -74,6 +79,7 @@ pub fn run(command: &DlqCommand) -> Result<(), Failure> {
         DlqCommand::List(flags) => list::run(flags),
         DlqCommand::Show(flags) => show::run(flags),
         DlqCommand::Summary(flags) => summary::run(flags),
+        DlqCommand::Groups(flags) => groups::run(flags),
         DlqCommand::Purge(flags) => purge::run(flags),
         DlqCommand::Resubmit(flags) => resubmit::run(flags),
     }

@@ -114,7 +114,7 @@ impl Rows {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
+pub enum State {
     /// Available
     Active,
     /// Waiting for a retry delay to end
@@ -364,7 +364,7 @@ fn head_row(head: &Head, now: Timestamp, order: HeadOrder) -> Vec<Cell> {
     ]
 }
 
-const fn state_name(state: HeadState) -> &'static str {
+pub const fn state_name(state: HeadState) -> &'static str {
     match state {
         HeadState::Active => "active",
         HeadState::Delayed => "delayed",

@@ -36,6 +36,8 @@ fn commands() -> Vec<Vec<&'static str>> {
         "dlq list",
         "dlq show",
         "dlq summary",
+        "dlq groups",
+        "search",
         "dlq purge",
         "dlq resubmit",
         "schedule cancel",

@@ -19,6 +19,7 @@ mod on_a_terminal;
 mod policies;
 mod queues;
 mod receiving;
+mod searching;
 mod secure;
 mod sending;
 mod sessions;
