@@ -34,6 +34,7 @@ fn watching(broker: &Broker, sources: Vec<Source>) -> Watching {
     Watching {
         access: broker.full_access(),
         connection: None,
+        client: None,
         subjects: sources.into_iter().map(subject).collect(),
         hasher: RandomState::new(),
         pending: Bytes::new(),
