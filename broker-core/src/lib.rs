@@ -22,6 +22,7 @@
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
+//! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 
 // Words: plain values.
 pub use peeklock_words::{

@@ -40,8 +40,9 @@ impl Allowance {
     }
 
     /// Makes `going_on` and `staying` copies, and divides the rest: the copies that go on share one
-    /// half, the copies that stay the other. If one kind is missing, the other shares all. A topic
-    /// with 2,000 subscriptions of which one forwards leaves 4,000 copies to that one, not 4.
+    /// half, the copies that stay the other. If one kind is missing, the other shares all. Example:
+    /// the limit is 10,000, and a single copy of 2,000 goes on. It gets 4,002 further copies; equal
+    /// shares would give it 4.
     pub(crate) fn divide(self, going_on: usize, staying: usize) -> Shares {
         let left = usize::from(self.left).saturating_sub(going_on.saturating_add(staying));
         let to_staying = match (going_on, staying) {

@@ -2,8 +2,8 @@
 //! the data path in ARCHITECTURE.md.
 //!
 //! A machine never reads a clock, waits, stores, draws a random number or walks an unordered map.
-//! Time and lock tokens come in with [`Ctx`]; changes and effects go out with [`Step`]. So the
-//! model test, the simulator and the actor drive the same code.
+//! Time and lock tokens come in with [`Ctx`]; changes and effects go out with [`StepOutput`]. So
+//! the model test, the simulator and the actor drive the same code.
 //!
 //! Modules in reading order:
 //!
@@ -78,8 +78,9 @@ pub struct Ctx<'a> {
 }
 
 /// Maximum bytes to reserve for the copies of a published message whose rules were not evaluated
-/// before ([`Machine::prepare`]). A topic omits that only if the command meets few rules: its few
-/// copies need less than this maximum, even if the topic has many subscriptions.
+/// before ([`Machine::prepare`]). A topic skips this evaluation only if the command meets few
+/// rules. Such a command makes few copies, which need less than this maximum, even if the topic has
+/// many subscriptions.
 const SEND_OVERHEAD_MAX: u64 = 4 << 20;
 
 /// Memory that a machine uses, or all machines of a broker together, in units with a limit.

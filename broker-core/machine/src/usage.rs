@@ -86,8 +86,9 @@ impl Usage {
     }
 
     /// Instant at which the entity is reported idle: AutoDeleteOnIdle after `last_at`, its last use
-    /// of any kind. It is at the earliest [`GRACE_AFTER_START`] after the start, or that whole span
-    /// if it is shorter, and [`REPORT_INTERVAL`] after the last report.
+    /// of any kind. The report comes at least [`GRACE_AFTER_START`] after the start, or
+    /// AutoDeleteOnIdle after the start if AutoDeleteOnIdle is shorter than this grace. It also
+    /// comes at least [`REPORT_INTERVAL`] after the last report.
     pub(crate) fn deadline(&self, last_at: Timestamp, allowed: TimeSpan) -> Timestamp {
         let grace = self.started_at.plus(GRACE_AFTER_START.min(allowed));
         let due = last_at.plus(allowed).max(grace);

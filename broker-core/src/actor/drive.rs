@@ -62,6 +62,7 @@ pub(super) struct Drive {
     /// Number of the machine in its tree.
     pub(super) number: MemberNumber,
     pub(super) inlet: Arc<Inlet>,
+    /// Gauges that the drive publishes after each turn.
     observed: Arc<LiveGauges>,
     pub(super) clock: Arc<dyn Clock>,
     /// Desk of the arbiter, which submits the stages of its trees.

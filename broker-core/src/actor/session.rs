@@ -7,8 +7,8 @@
 //!                                             waiting requests move to the entity's inlet
 //! ```
 //!
-//! It owns the content of `Held` in the machine: the locks on messages, the link, the calls and
-//! their ends. The actor of the entity drives requests that reach the session on other ways. It
+//! It owns the content of `SessionHold` in the machine: the locks on messages, the link, the calls
+//! and their ends. The actor of the entity drives requests that reach the session on other ways. It
 //! also ends the hold, in its own order and after the holder's earlier requests, so that a later
 //! accept finds the session free. An unlocked session has no actor, since it gets no requests.
 

@@ -91,6 +91,7 @@ pub(crate) struct TrackedCommand {
     outlet: Option<Weak<dyn Outlet>>,
     /// Set when the command is answered, so that it no longer waits.
     is_answered: AtomicBool,
+    /// As for [`OpenLink`]. Set if the command fails, since its link was then never opened.
     needs_no_notice: Arc<AtomicBool>,
 }
 

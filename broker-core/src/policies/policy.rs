@@ -130,8 +130,9 @@ impl Policy {
         Self { properties, key_epochs, epoch: self.epoch.clone() }
     }
 
-    /// Ends grants when the policy is no longer in force. Grants that depend on parts shared with
-    /// `heir`, a policy of the same name, continue.
+    /// Ends the grants of this policy when it is no longer in force. A grant depends on the epoch
+    /// of the policy or of a key. It continues if `heir`, a policy of the same name, shares this
+    /// epoch.
     pub(super) fn end(&self, heir: Option<&Self>) {
         let epochs = |policy: &Self| {
             let [primary, secondary] = &policy.key_epochs;

@@ -1,13 +1,14 @@
 //! Transactions that cover several machines of a tree: a topic and one of its subscriptions
 //! (TXN-08).
 //!
-//! ```text
-//!  the topic's shell:   own parts and others?
-//!                         │ others: the subscription catches up and checks its parts; no: refused
-//!                         │ own:    the topic carries its parts out, or refuses all of them
-//!                         ▼ others: the subscription carries its parts out, which cannot fail now
-//!                       one unit in one stage, one answer
-//! ```
+//! The shell of the topic takes these steps. It omits the first and the last if the subscription
+//! has no part.
+//!
+//! 1. The subscription catches up and checks its parts. If it refuses them, the commit is refused.
+//! 2. The topic carries its own parts out, or refuses the commit.
+//! 3. The subscription carries its parts out, which cannot fail now.
+//!
+//! The changes of all steps are one unit in one stage, with one answer.
 //!
 //! All machines of a tree are on one arbiter and share its stage. The shell that gets the commit
 //! drives the other one within its own turn, so nothing happens between the check and the

@@ -329,8 +329,9 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Answers a send that needs no room, for example because a check before the check of room
-    /// refuses it (SND-19): applies it as if the store were busy. If the machine refuses it for
-    /// that reason, the send needs room, and is returned unanswered.
+    /// refuses it (SND-19). Returns any other send unanswered. To find out whether the send needs
+    /// room, the machine applies it as if the store were busy. The send needs room if the machine
+    /// then refuses it as busy.
     #[cold]
     fn answer_without_room(
         &mut self,

@@ -48,9 +48,10 @@ enum Halt {
 }
 
 impl State {
-    /// Whether a pending batch that is not the first was completed, which no store may do. After an
-    /// unknown outcome (`halt` is set) such a completion is no fault: all batches are submitted
-    /// again in any case.
+    /// Whether a completion came too early. `id` and `round` belong to a completed batch that is
+    /// not the first pending batch. If it is pending, the store has completed it before the first,
+    /// which no store may do. After an unknown outcome (`halt` is set) this is no fault: all
+    /// batches are submitted again in any case.
     fn overtakes(&self, id: BatchId, round: u32) -> bool {
         self.halt.is_none() && self.pending.iter().any(|one| one.id == id && one.round == round)
     }
@@ -63,7 +64,8 @@ struct PendingBatch {
     /// Dropped when the batch can no longer be stored.
     guards: Vec<TransferGuard>,
     resubmissions: u32,
-    /// Number of resubmissions of all batches while this one waited.
+    /// Number of times that this batch was submitted again, also because of an earlier batch. A
+    /// completion from an earlier round is ignored.
     round: u32,
     /// Whether the store has the batch, and with it the carried reservation.
     handed_over: bool,

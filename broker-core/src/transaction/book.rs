@@ -52,7 +52,7 @@ struct State {
 
 /// An open transaction with handles on the entities that it covers.
 struct TransactionEntry {
-    open: OpenTransaction,
+    transaction: OpenTransaction,
     reach: Reach,
     /// The queue or topic that it must cover, if its client has fixed it.
     anchor: Option<Entity>,
@@ -147,7 +147,7 @@ impl Transactions {
             }
         };
         let begun = TransactionEntry {
-            open: OpenTransaction::default(),
+            transaction: OpenTransaction::default(),
             reach,
             anchor: None,
             root: None,
@@ -155,7 +155,7 @@ impl Transactions {
             empty_until: now.plus(limits.transaction_duration_max),
             _room: room,
         };
-        let end = begun.end();
+        let end = begun.eviction_time();
         state.open.insert(id, begun);
         state.note(id, (None, Some(end)));
         drop(state);
@@ -173,7 +173,7 @@ impl Transactions {
         let count_max = broker.settings().limits.transaction_open_count_max;
         let mut state = self.0.lock();
         let begun = state.find(id, broker.now(), count_max)?;
-        if begun.open.part_count() == 0 {
+        if begun.transaction.part_count() == 0 {
             begun.anchor = Some(root);
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Transactions {
     /// Whether an open transaction settles a lock.
     #[must_use]
     pub fn has_settled(&self, id: TransactionId, token: LockToken) -> bool {
-        self.0.lock().open.get(&id).is_some_and(|begun| begun.open.has_settled(token))
+        self.0.lock().open.get(&id).is_some_and(|begun| begun.transaction.has_settled(token))
     }
 
     /// Adds an operation to a transaction, provided that its entity would carry it out. The caller
@@ -223,7 +223,7 @@ impl Transactions {
             subscription: (entity.id() != root.id()).then_some(entity.id()),
         };
         let anchor = begun.anchor.as_ref().map(Entity::id);
-        begun.open.admit(anchor, scope, &operation, limits)?;
+        begun.transaction.admit(anchor, scope, &operation, limits)?;
         let bytes_max = limits.transaction_open_bytes_max;
         if held > 0 && held.saturating_add(bytes) > bytes_max {
             return Err(Rejection::quota_exceeded(format!(
@@ -237,13 +237,13 @@ impl Transactions {
         let granted =
             PartGrants { pass: entity.pass().cloned(), onward: entity.via_grant().cloned() };
         let timeout_at = now.plus(limits.transaction_duration_max);
-        let was = begun.end();
-        let place = begun.open.add(scope, part, granted, (bytes, room), timeout_at);
+        let was = begun.eviction_time();
+        let place = begun.transaction.add(scope, part, granted, (bytes, room), timeout_at);
         if scope.subscription.is_some() {
             begun.subscription = Some(entity.with_session_entrance(None));
         }
         begun.root = Some(root);
-        let is = begun.end();
+        let is = begun.eviction_time();
         state.bytes += bytes;
         state.note(id, (Some(was), Some(is)));
         drop(state);
@@ -259,13 +259,13 @@ impl Transactions {
     /// without missing answers.
     #[must_use]
     pub fn has_unanswered(&self, id: TransactionId) -> bool {
-        self.0.lock().open.get(&id).is_some_and(|begun| begun.open.is_unanswered())
+        self.0.lock().open.get(&id).is_some_and(|begun| begun.transaction.is_unanswered())
     }
 
     /// Number of operations of an open transaction.
     #[must_use]
     pub fn part_count(&self, id: TransactionId) -> Option<usize> {
-        self.0.lock().open.get(&id).map(|begun| begun.open.part_count())
+        self.0.lock().open.get(&id).map(|begun| begun.transaction.part_count())
     }
 
     /// Ends a transaction. Returns the command that makes it take effect, and its entity;
@@ -279,7 +279,7 @@ impl Transactions {
         let count_max = broker.settings().limits.transaction_open_count_max;
         let mut state = self.0.lock();
         let begun = state.find(id, broker.now(), count_max)?;
-        if begun.open.is_unanswered() {
+        if begun.transaction.is_unanswered() {
             return Err(Rejection::invalid_operation(format!(
                 "transaction {id} has unanswered operations; wait for their answers before you \
                  commit it"
@@ -287,10 +287,10 @@ impl Transactions {
         }
         let Some(begun) = state.remove(id) else { return Err(unknown(id)) };
         drop(state);
-        begun.open.check_rights(broker.now())?;
-        let TransactionEntry { open, root, subscription, .. } = begun;
-        let entity = if open.is_for_root() { root } else { subscription };
-        let (parts, room) = open.into_parts();
+        begun.transaction.check_rights(broker.now())?;
+        let TransactionEntry { transaction, root, subscription, .. } = begun;
+        let entity = if transaction.is_for_root() { root } else { subscription };
+        let (parts, room) = transaction.into_parts();
         Ok(entity.filter(|_| !parts.is_empty()).map(|entity| PendingCommit {
             // The rights of each part were checked above, at its own entity.
             entity: entity.as_broker(),
@@ -358,7 +358,7 @@ impl Book {
 impl TransactionOwner for Book {
     fn roll_back_if_evictable(&self, id: TransactionId, now: Timestamp) {
         let mut state = self.lock();
-        if state.open.get(&id).is_some_and(|begun| begun.end().is_evictable(now)) {
+        if state.open.get(&id).is_some_and(|begun| begun.eviction_time().is_evictable(now)) {
             state.time_out(id, self.open_count_max());
         }
     }
@@ -422,7 +422,7 @@ impl State {
         now: Timestamp,
         count_max: usize,
     ) -> Result<&mut TransactionEntry, Rejection> {
-        if self.open.get(&id).is_some_and(|begun| begun.open.is_over(now)) {
+        if self.open.get(&id).is_some_and(|begun| begun.transaction.is_over(now)) {
             self.time_out(id, count_max);
         }
         if !self.open.contains_key(&id) && self.timed_out.contains(&id) {
@@ -439,8 +439,8 @@ impl State {
 
     fn remove(&mut self, id: TransactionId) -> Option<TransactionEntry> {
         let removed = self.open.remove(&id)?;
-        self.bytes -= removed.open.bytes();
-        self.note(id, (Some(removed.end()), None));
+        self.bytes -= removed.transaction.bytes();
+        self.note(id, (Some(removed.eviction_time()), None));
         Some(removed)
     }
 
@@ -462,8 +462,10 @@ impl State {
 
 impl TransactionEntry {
     /// Time until which it keeps its room for certain.
-    fn end(&self) -> EvictionTime {
-        self.open.deadline().map_or(EvictionTime::Empty(self.empty_until), EvictionTime::Timeout)
+    fn eviction_time(&self) -> EvictionTime {
+        self.transaction
+            .deadline()
+            .map_or(EvictionTime::Empty(self.empty_until), EvictionTime::Timeout)
     }
 
     /// Returns the entity that carries out an operation. In a transaction across entities, a
@@ -475,7 +477,7 @@ impl TransactionEntry {
         root: Entity,
         operation: Operation,
     ) -> Result<(Entity, Entity, Operation), Rejection> {
-        let covered = self.open.root();
+        let covered = self.transaction.root();
         let first = self.root.as_ref().filter(|via| covered == Some(via.id()));
         let via = self.anchor.as_ref().or(first);
         match (via, operation) {
@@ -520,7 +522,7 @@ impl PendingPart {
             _ => Vec::new(),
         };
         if let Some(begun) = self.book.lock().open.get_mut(&self.id) {
-            begun.open.confirm(self.place, numbers);
+            begun.transaction.confirm(self.place, numbers);
         }
     }
 }
@@ -532,8 +534,8 @@ impl Drop for PendingPart {
         }
         let mut state = self.book.lock();
         if let Some(begun) = state.open.get_mut(&self.id) {
-            let bytes = begun.open.leave_out(self.place);
-            let end = Some(begun.end());
+            let bytes = begun.transaction.leave_out(self.place);
+            let end = Some(begun.eviction_time());
             state.bytes -= bytes;
             state.note(self.id, (end, end));
         }

@@ -19,8 +19,8 @@ pub(crate) struct TransactionBudget {
 }
 
 /// Time from which a transaction may be rolled back to free its room. Transactions are rolled back
-/// in this order. Before that time it loses its room only as the first transaction of the owner
-/// that holds the most.
+/// in this order. Before its time, a transaction may be rolled back only if its owner holds the
+/// most room, and only as the owner's first in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum EvictionTime {
     /// It times out at this instant (TXN-06).
@@ -56,13 +56,13 @@ pub(super) struct RoomRequest {
     pub(super) held_bytes: u64,
 }
 
-/// Held bytes by owner, and the order of ends.
+/// Held bytes by owner, and the transactions in their order of eviction.
 #[derive(Default)]
 struct Ledger {
     owners: BTreeMap<OwnerId, LedgerEntry>,
     last: u64,
     by_held: BTreeSet<(u64, OwnerId)>,
-    by_end: BTreeSet<(EvictionTime, OwnerId, TransactionId)>,
+    by_eviction: BTreeSet<(EvictionTime, OwnerId, TransactionId)>,
 }
 
 struct LedgerEntry {
@@ -135,8 +135,8 @@ impl TransactionBudget {
         id
     }
 
-    /// Records the held bytes of an owner, and the previous and current end of a
-    /// transaction that it has.
+    /// Records the held bytes of an owner, and the previous and current eviction time of its
+    /// transaction `id`.
     pub(super) fn note(
         &self,
         owner: OwnerId,
@@ -147,20 +147,20 @@ impl TransactionBudget {
         let mut ledger = self.ledger();
         if was != is {
             if let Some(was) = was {
-                ledger.by_end.remove(&(was, owner, id));
+                ledger.by_eviction.remove(&(was, owner, id));
             }
             if let Some(is) = is {
-                ledger.by_end.insert((is, owner, id));
+                ledger.by_eviction.insert((is, owner, id));
             }
         }
         ledger.holds(owner, held_bytes);
     }
 
-    /// Removes an owner with the ends of its transactions.
-    pub(super) fn leave(&self, owner: OwnerId, ends: &BTreeSet<(EvictionTime, TransactionId)>) {
+    /// Removes an owner with the eviction times of its transactions.
+    pub(super) fn leave(&self, owner: OwnerId, times: &BTreeSet<(EvictionTime, TransactionId)>) {
         let mut ledger = self.ledger();
-        for (end, id) in ends {
-            ledger.by_end.remove(&(*end, owner, *id));
+        for (time, id) in times {
+            ledger.by_eviction.remove(&(*time, owner, *id));
         }
         ledger.holds(owner, 0);
         ledger.owners.remove(&owner);
@@ -198,7 +198,7 @@ impl Ledger {
                 return Some((owner, id));
             }
             // Its connection has ended and is about to release the room.
-            self.by_end.remove(&first);
+            self.by_eviction.remove(&first);
         }
         None
     }
@@ -208,13 +208,13 @@ impl Ledger {
         request: RoomRequest,
         now: Timestamp,
     ) -> Option<(EvictionTime, OwnerId, TransactionId)> {
-        let timed_out = self.by_end.first().filter(|(end, ..)| end.is_timeout());
+        let timed_out = self.by_eviction.first().filter(|(time, ..)| time.is_timeout());
         let asks = |(_, owner, id): &&(EvictionTime, OwnerId, TransactionId)| {
             *owner == request.owner && Some(*id) == request.transaction
         };
         let from = (EvictionTime::FIRST_EMPTY, OwnerId(0), TransactionId(0));
-        let empty = self.by_end.range(from..).find(|entry| !asks(entry));
-        [timed_out, empty].into_iter().flatten().find(|(end, ..)| end.is_evictable(now)).copied()
+        let empty = self.by_eviction.range(from..).find(|entry| !asks(entry));
+        [timed_out, empty].into_iter().flatten().find(|(time, ..)| time.is_evictable(now)).copied()
     }
 
     /// Returns the owner that holds the most, if that is more than twice `bytes`.

@@ -18,7 +18,8 @@ use crate::command::Outcome;
 use crate::error::Rejection;
 use crate::request::{Outlet, Released};
 
-/// All lists of an incarnation of a source.
+/// Counts the claimed lists that a source has sent since it was last opened. A source that is
+/// opened again gets a new count.
 #[derive(Default)]
 pub struct TransferClaims {
     state: Mutex<State>,

@@ -199,6 +199,7 @@ impl Arrivals {
                 self.ready_links.push_back(link);
                 (0, 0, 0)
             } else {
+                // For `try_take` and `hold`, see `LinkArrivals::request_ahead`.
                 account.hold(bytes);
                 let missing = load(&mut released, link, 0, &mut self.fetches);
                 if missing == 0 {
@@ -266,7 +267,8 @@ impl LinkArrivals {
             if bytes > 0 && !account.try_take(bytes) {
                 return;
             }
-            // `try_take` took the bytes from the pool; from now on they are held.
+            // `try_take` only reserves room in the account and the pool. `hold` counts the bytes as
+            // present until they are released.
             account.hold(bytes);
             waiting.bytes = bytes;
             waiting.missing = load(&mut waiting.released, link, number, fetches);

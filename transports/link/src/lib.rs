@@ -8,9 +8,10 @@
 //!   client <- transport <- Event <- Arrivals (fetched) <- Mailbox <+
 //! ```
 //!
-//! Except for the steps of [`Protocol`], nothing here reads a socket or a clock, or waits: a
-//! transport passes in the bytes it received and the current instant, and sends the resulting
-//! events. So scripts without a socket can test everything.
+//! Nothing here reads a socket, and [`Links`], [`Arrivals`] and the tables neither wait nor read a
+//! clock: a transport passes in the bytes it received and the current instant, and sends the
+//! resulting events. So scripts without a socket can test everything. Only the steps of
+//! [`Protocol`], the stop of an [`Engine`] and [`Links::await_stopped`] wait.
 //!
 //! Modules in reading order:
 //!

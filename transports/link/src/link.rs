@@ -159,7 +159,7 @@ impl<E> Link<E> {
     }
 
     /// Limits to send to the entity, unless they differ too little from the last ones
-    /// ([`Flow::new_limits`]) or the link has no flow.
+    /// ([`ReceiverFlow::new_limits`]) or the link has no flow.
     pub(crate) fn new_limits(
         &mut self,
         bounds: CreditBounds,

@@ -468,8 +468,8 @@ impl Machine for Queue {
         let mut moves = self.move_limit.max();
         self.expire(&mut moves, ctx, step);
         self.is_behind |= moves == 0;
-        // Messages that this step does not hand over do not set `is_behind`: the next step takes
-        // them, and other commands go on meanwhile.
+        // Messages that this step does not hand over to other entities do not set `is_behind`: the
+        // next step takes them, and other commands go on meanwhile.
         self.hand_over(&mut moves, ctx, step);
         step.moves += (self.move_limit.max() - moves) as u64;
         let mut left = SERVED_PER_STEP;

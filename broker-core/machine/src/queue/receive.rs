@@ -61,13 +61,13 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
-        self.withdraw(call, ctx, step);
+        self.answer_empty(call, ctx, step);
         self.withdraw_accept(call, ctx, step);
         Ok(Answer::Now(Outcome::Done, Gate::Open))
     }
 
     /// Answers a waiting call with no messages.
-    fn withdraw(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut StepOutput) {
+    fn answer_empty(&mut self, call: Ticket, ctx: &Ctx<'_>, step: &mut StepOutput) {
         if self.remove_call(call).is_some() {
             self.touch(ctx.now);
             step.effects.push(Effect::Answer {
@@ -155,7 +155,7 @@ impl Queue {
         }
         // A call of a holder that is gone would lock messages for no client (RCV-14).
         for call in self.calls_of(receiver) {
-            self.withdraw(call, ctx, step);
+            self.answer_empty(call, ctx, step);
         }
         self.withdraw_accepts_of(receiver, ctx, step);
         let mut moves = COMMAND_MOVES_MAX;

@@ -192,8 +192,9 @@ impl Queue {
             } else if let (Some(sessions), true) = (&mut self.sessions, slot.is_in_flight())
                 && slot.sub_queue == SubQueue::Main
             {
-                // Later messages wait now until it is durable, even if they might have passed it
-                // before.
+                // The delay has ended before its record is durable. Later messages of the session
+                // wait until then, even with `SessionRetryOrder::Pass`, which let them overtake
+                // the message during its delay.
                 sessions.hold_back(sequence);
             }
         }

@@ -60,9 +60,9 @@ impl Topic {
         Ok(plans)
     }
 
-    /// Checks new messages, and refuses them if judging ahead has not examined all messages. Each
-    /// check covers all messages before the next begins. The quota counts the copies (TOP-10), so
-    /// this selects them.
+    /// Checks new messages. Refuses all of them if judging ahead ended at a limit, so that some
+    /// were not judged ([`Self::refuse_unjudged`]). Each check covers all messages before the next
+    /// begins. The quota counts the copies (TOP-10), so this selects them.
     pub(super) fn admit(
         &self,
         messages: &[InboundMessage],

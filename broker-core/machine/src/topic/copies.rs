@@ -100,6 +100,7 @@ impl Topic {
                 enqueued_sequence: first,
                 hops: journey.hops,
                 marks: journey.marks,
+                // Marks a copy that goes on; `divide_allowance` below sets the number.
                 copies_spent: u16::from(settings.forwards),
                 ..Slot::arriving(ctx.now, content.size(), content.header_size())
             };

@@ -42,9 +42,9 @@ impl Drop for CallOnDrop {
 }
 
 impl NamespaceActor {
-    /// Waits for the transfers of entities whose actors have ended, then continues with `then`. If
-    /// the shard had to be taken over again, the caller has done it: the wait depends only on the
-    /// store.
+    /// Waits for the transfers of entities whose actors have ended, then continues with `then`. The
+    /// caller has taken the shard over again before this call, if that was necessary. So the wait
+    /// depends only on the store.
     pub(super) fn when_transfers_ended(
         &self,
         id: EntityId,

@@ -26,7 +26,7 @@ pub(super) struct Cache {
 }
 
 /// Maximum factor between the memory of a shared piece and the bytes that share it.
-const SHARED_PART: usize = 4;
+const SHARED_MEMORY_FACTOR: usize = 4;
 
 /// A piece of the log.
 #[derive(Clone)]
@@ -146,7 +146,7 @@ pub(super) fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
         let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();
         let memory_bytes =
             run.first().and_then(piece_of).map_or(0, |(_, memory_bytes)| memory_bytes);
-        if memory_bytes > asked.saturating_mul(SHARED_PART) {
+        if memory_bytes > asked.saturating_mul(SHARED_MEMORY_FACTOR) {
             for one in run {
                 *one = one.take().map(CachedBytes::copied);
             }

@@ -283,7 +283,8 @@ impl Committer {
             return if self.pending_writes > 0 { Ok(()) } else { self.commit() };
         }
         if self.pending_writes > 1 {
-            // The second write was not taken back, so the first one has finished.
+            // The second write could not be taken back, so it has started. It starts only after the
+            // first has finished, so the first can be concluded.
             self.conclude_finished()?;
             if self.pending_writes > 1 {
                 self.wait_for_writes()?;

@@ -2,8 +2,10 @@
 //!
 //! One group is written at a time, in order, so that no write starts before all earlier synced
 //! groups are durable. A second group may wait and is written as soon as the first one has
-//! finished, without the committer. Until then the committer may take it back and add to it. The
-//! data of both counts as not durable in frames that are encoded meanwhile.
+//! finished, without the committer. Until then the committer may take it back and add to it.
+//!
+//! Each frame states the last durable frame at the time of encoding. A frame that is encoded while
+//! groups are written names a frame before all of these groups.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

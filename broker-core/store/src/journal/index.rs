@@ -2,8 +2,9 @@
 //! The whole index is in memory. The committer applies groups to it; pins, scans and the keeper
 //! read it.
 //!
-//! A record costs an [`Entry`] of 24 bytes, and its share of a map. Keys that end in one byte and
-//! an 8-byte number, as keys of messages do, are kept 64 to a node, and the number is not stored.
+//! A record costs an [`IndexEntry`] of 24 bytes, and its share of a map. Keys that end in one byte
+//! and an 8-byte number, as keys of messages do, are kept 64 to a node, and the number is not
+//! stored.
 //!
 //! The index also keeps the account of the log: the number of records and contents of each segment
 //! that are in use, and the total bytes of these. A content that several keys share counts once.

@@ -26,9 +26,10 @@ use sweep::Sweep;
 /// Number of records of dropped spaces that a step frees.
 const REAPED_PER_STEP: usize = 4_096;
 /// Maximum number of spares: files that are ready to become segments. Under a steady load, the
-/// keeper releases about three segments together, whose files become spares. The fourth spare is
-/// one that was ready before. So the log finds a spare whenever it needs a segment. A new file
-/// would be slower: the first write to each of its blocks makes a sync take 50 % longer.
+/// keeper releases about three segments together, whose files become spares. Just before that, the
+/// log must still find a ready spare; together with it, there are four. Without a spare, the log
+/// makes a new file, which is slower: the first write to each of its blocks makes a sync take 50 %
+/// longer.
 pub(super) const SPARES_MAX: usize = 4;
 /// Maximum number of spares after the log has not grown for a while.
 const SPARES_IN_QUIET: usize = 2;
@@ -438,7 +439,9 @@ impl Keeper {
         let sealed = segments.iter().filter(|segment| segment.is_sealed());
         let written: u64 = sealed.map(|one| one.end().saturating_sub(HEADER_BYTES)).sum();
         let used = self.parts.index.used_bytes();
-        // Heads of frames are written in addition to the records in use.
+        // Moving the records also writes new heads of frames. Heads take less than an eighth
+        // (`TIGHT_GARBAGE_PART`) of all written bytes, so less than a seventh of the bytes of the
+        // records.
         let moved = used + used / (TIGHT_GARBAGE_PART - 1);
         written > moved + self.parts.segment_bytes / WORTHWHILE_PART
     }

@@ -20,7 +20,8 @@ pub(super) enum CommitJob {
     Acquire(Shard, Sender<Result<(Fence, BatchId), StoreError>>),
     /// Writes records again at the end of the log.
     Move(Move, Sender<MoveReply>),
-    /// Writes a part of a large content again. Its segment is held until a [`Job::Move`] names it.
+    /// Writes a part of a large content again. Its segment is held until a [`CommitJob::Move`]
+    /// names it.
     MovePart(Bytes, Sender<MoveReply>),
     /// Makes everything before it durable, then writes a mark, which states so and names the oldest
     /// segment in use. `None` names the same one as the last mark.

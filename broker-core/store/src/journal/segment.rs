@@ -107,7 +107,7 @@ impl Segment {
         self.uses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reverses one [`Self::hold`].
+    /// Reverses one [`Self::add_use`].
     pub(super) fn end_use(&self) {
         self.uses.fetch_sub(1, Ordering::AcqRel);
     }

@@ -56,8 +56,9 @@ pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(".draft") && segment_of(name).is_some()
 }
 
-/// Writes the side file of a sealed segment as a draft: durable, not yet under its final name.
-/// Removals of the omitted records must be durable before [`publish`].
+/// Writes the side file of a sealed segment as a draft: durable, not yet under its final name. The
+/// draft omits a put if a later record has removed or replaced it. This later record must be
+/// durable before [`publish`].
 pub(super) fn draft(
     disk: &dyn Disk,
     segment: &Segment,
@@ -203,7 +204,8 @@ fn op_v1(read: &Reading<'_>, record: LogPosition) -> Option<ReplayOp> {
     replay::op(&read.record, record, bytes, replay::content_of)
 }
 
-/// Gives the draft its final name. Removals of all omitted records must be durable.
+/// Gives the draft its final name. All records that removed or replaced omitted puts must be
+/// durable.
 pub(super) fn publish(disk: &dyn Disk, number: u32) -> io::Result<()> {
     disk.rename(&name_of_draft(number), &name_of_side(number))?;
     disk.sync()

@@ -14,7 +14,8 @@ pub(super) struct IdleClock {
     output_at: Duration,
     /// Number of received bytes that were not understood yet.
     unread_bytes: usize,
-    /// Longest time without a sent frame that the peer accepts.
+    /// Time without output after which an empty frame is sent: half of the timeout that the peer
+    /// announced. `None` without such a timeout.
     pub(super) keep_alive_interval: Option<Duration>,
     /// Deadline by which the connection must be open, or closed.
     pub(super) until: Option<Duration>,

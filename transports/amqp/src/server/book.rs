@@ -38,8 +38,8 @@ pub(super) struct DeclaredTransaction {
     pub(super) coordinator: LinkId,
     /// Queue or topic that it covers, known after its first operation (TXN-08, AMQP-98).
     pub(super) root: Option<Arc<str>>,
-    /// Whether a send was refused. Some clients do not notice that, so the transaction is rolled
-    /// back (AMQP-100).
+    /// Whether an operation was not carried out, such as a refused send, in a way that some clients
+    /// do not notice. A commit then rolls the transaction back (AMQP-100).
     pub(super) must_roll_back: bool,
     /// Deliveries that the client has settled itself. After a rollback the broker must release them
     /// (TXN-04).

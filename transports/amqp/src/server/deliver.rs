@@ -18,7 +18,7 @@ use crate::message::{NO_LOCK_MS, Stamps, encode};
 use crate::performative::DeliveryTag;
 
 /// Time for which a receive-and-delete link is kept after its session lock was lost.
-const LAPSED_FOR: TimeSpan = TimeSpan::from_seconds(5);
+const LOST_SESSION_KEPT_FOR: TimeSpan = TimeSpan::from_seconds(5);
 
 /// Form in which a message is encoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -265,7 +265,7 @@ impl Conversation {
         {
             // There is nothing to settle. A client that receives until the lock ends gets the end
             // of its drain instead of an error.
-            let until = self.engine.broker.now().plus(LAPSED_FOR);
+            let until = self.engine.broker.now().plus(LOST_SESSION_KEPT_FOR);
             receiver.lost_session = Some(LostSession { reason, path: path.into(), until });
             return;
         }

@@ -114,6 +114,7 @@ impl Conversation {
         let tried = self.engine.broker.access(principal.clone());
         // The token is stored even if no entity exists yet: links may be attached as soon as it is
         // created.
+        // `Action::End` needs no right, so this checks only the token.
         tried.allow(Action::End, path).await.map_err(TokenRefusal::Token)?;
         self.make_room_for_token(&folded, &token)?;
         let put_at = self.engine.broker.now();

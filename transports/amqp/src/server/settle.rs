@@ -212,7 +212,7 @@ impl Conversation {
         };
         let mut ended: Vec<LockedDelivery> =
             self.locked_deliveries.extract_if(ended).map(|(_, sent)| sent).collect();
-        // In this order they form few ranges (see `Lapsed`).
+        // In this order they form few ranges (see `LostSessionDeliveries`).
         ended.sort_unstable_by_key(|sent| sent.id);
         for sent in ended {
             match sent.of_session {

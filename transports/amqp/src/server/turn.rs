@@ -255,7 +255,8 @@ impl Conversation {
         if !is_large && self.inflow.large_share.held_bytes() > 0 {
             match self.inflow.large_count {
                 0 if !self.engine.needs_permit() => self.inflow.large_share.release(),
-                // The client has sent all of its bytes.
+                // All large messages are complete and wait for answers. The client has nothing more
+                // to send for them, so `rest` stops judging its pace.
                 _ => self.inflow.large_share.rest(),
             }
         }
@@ -300,12 +301,12 @@ impl Conversation {
         let now = Instant::now();
         let of_amqp = self.amqp.deadline().map(|due| self.clock.began + due);
         // Waiting deliveries are given back before their locks end.
-        let of_outlets = self.nodes.values().filter_map(|node| match node {
+        let return_times = self.nodes.values().filter_map(|node| match node {
             Node::Receiver(receiver) => receiver.return_at(),
             _ => None,
         });
-        let today = self.engine.broker.now();
-        let of_locks = of_outlets.min().map(|at| now + at.since(today).to_std());
+        let broker_now = self.engine.broker.now();
+        let of_locks = return_times.min().map(|at| now + at.since(broker_now).to_std());
         let due = [of_amqp, self.clock.over_until, of_locks, self.large_due()]
             .into_iter()
             .flatten()

@@ -1,7 +1,7 @@
 //! The work of a connection: requests of the client on their way from an event to an answer.
 //!
-//! [`Work`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an entity or a
-//! link answers.
+//! [`PermittedWork`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an
+//! entity or a link answers.
 
 use std::sync::Arc;
 

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of ranges; links that deliver in turn make many. When there are more, the oldest
-/// range is forgotten, and its deliveries are answered as other lost locks.
+/// Maximum number of ranges. If several links of a session deliver alternately, the numbers of each
+/// link are not adjacent, so there are many ranges. Above the maximum, the oldest range is
+/// forgotten, and its deliveries are answered as other lost locks.
 const RANGE_COUNT_MAX: usize = 256;
 
 /// Numbers of the deliveries whose session lock was lost.

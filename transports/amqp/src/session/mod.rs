@@ -52,7 +52,8 @@ pub(crate) struct UnsettledDelivery {
 pub(crate) struct Incoming {
     /// Id of the next frame.
     pub(crate) next_id: u32,
-    /// Id of the next delivery, if only deliveries had ids.
+    /// Next id if only the first frame of each delivery is counted, as some clients do. It starts
+    /// with the same id as `next_id`.
     pub(crate) begun: u32,
     /// First id outside the window that was announced last.
     pub(crate) up_to: u32,

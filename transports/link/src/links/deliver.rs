@@ -30,8 +30,8 @@ impl<G: Issuer, T> Links<G, T> {
     }
 
     fn number_delivery(&mut self, receiver: ReceiverId, message: Box<ReceivedMessage>) -> Event {
-        let Some(number) = self.link_of_receiver(receiver) else { return Event::Nothing };
-        let Some(link) = self.links.get_mut(&number) else { return Event::Nothing };
+        let Some(link_number) = self.link_of_receiver(receiver) else { return Event::Nothing };
+        let Some(link) = self.links.get_mut(&link_number) else { return Event::Nothing };
         let lock = message.facts.lock;
         if link.closing.is_some() {
             // The message was not delivered to the client, so it is released without counting a
@@ -42,27 +42,27 @@ impl<G: Issuer, T> Links<G, T> {
         // After its flow was broken, the client expects no further locked messages.
         let follows_broken_flow = link.flow.is_none() && lock.is_some();
         if self.returning || follows_broken_flow {
-            self.release_messages(number, lock.map(|lock| lock.token));
+            self.release_messages(link_number, lock.map(|lock| lock.token));
             return Event::Nothing;
         }
         let is_here = |content: &ContentRef| content.loaded().is_some();
         if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
             let path = Arc::clone(&link.path);
-            self.abandon_lost(number, &message.facts);
-            self.break_flow(number);
+            self.abandon_lost(link_number, &message.facts);
+            self.break_flow(link_number);
             let reason = Rejection::internal("the content of a message cannot be read");
-            return Event::Stopped { link: number, path, reason };
+            return Event::Stopped { link: link_number, path, reason };
         }
         link.last = link.last.saturating_add(1);
         let delivery = link.last;
         let unsettled_count = match lock {
-            Some(lock) => {
-                self.unsettled.insert(DeliveryPosition { link: number, number: delivery }, lock)
-            }
-            None => self.unsettled.count(number),
+            Some(lock) => self
+                .unsettled
+                .insert(DeliveryPosition { link: link_number, number: delivery }, lock),
+            None => self.unsettled.count(link_number),
         };
         link.store_gauge(unsettled_count);
-        Event::Delivered { link: number, number: delivery, message }
+        Event::Delivered { link: link_number, number: delivery, message }
     }
 
     pub(super) fn stopped(&mut self, receiver: ReceiverId, reason: Rejection) -> Event {

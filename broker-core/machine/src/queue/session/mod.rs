@@ -11,9 +11,9 @@
 //!
 //! The queue numbers messages and keeps their slots, as for any other queue. A [`Session`] has its
 //! own data: its message numbers, the available ones among them, and facts about its state. A held
-//! session ([`Held`]) also has its lock, the locks on its messages, the link and the waiting calls
-//! of its holder, and their deadlines. [`directory`] finds sessions by id, number, holder, deadline
-//! and lowest available number. Every other file is one operation.
+//! session also has a [`SessionHold`]: its lock, the locks on its messages, the link and the
+//! waiting calls of its holder, and their deadlines. [`directory`] finds sessions by id, number,
+//! holder, deadline and lowest available number. Every other file is one operation.
 //!
 //! A held session has an actor that runs the commands of its holder; the actor of the queue does
 //! everything else. Both drive this one machine, one at a time.

@@ -60,8 +60,9 @@ impl Queue {
             is_cut |= has_refused && !is_tried;
             match self.depart(&exit, sequence, departure, &destination, ctx, step) {
                 NextOffer::Continue => has_left |= !fails,
-                // A forwarder may take only a few messages at a time, or an earlier message was
-                // refused.
+                // A message that was not tried delays the next list only if no message of this list
+                // has left. Otherwise a forwarder took only a few messages, or an earlier message
+                // was refused, and the rest can follow at once.
                 NextOffer::After(_) if has_left && !is_tried => {}
                 NextOffer::After(span) => wait = Some(wait.map_or(span, |other| other.max(span))),
             }

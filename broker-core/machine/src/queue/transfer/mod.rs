@@ -4,8 +4,11 @@
 //!            ForwardTo, ForwardDeadLetteredMessagesTo: durable and unlocked      Taken
 //!  Active ──────────────────► waiting ──hand over──► transferring ────────────────────► gone
 //!  Pending (send-via) ──────────┘  ▲                   │       │ Refused
-//!                                  └─── Kept, Failed ──┘       └──────► transfer dead-letter queue
+//!                                  └── not taken yet ──┘       └──────► transfer dead-letter queue
 //! ```
+//!
+//! After a list, these messages wait again (`depart.rs`): not tried, not admitted for a reason that
+//! may pass, postponed, failed below MaxDeliveryCount, or of unknown outcome.
 //!
 //! Each exit has a backlog, with at most one list in transit. So messages from one source arrive at
 //! one destination in their order (FWD-10), for any result of a list. A list takes all messages

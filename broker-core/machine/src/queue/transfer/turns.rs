@@ -2,9 +2,8 @@
 //! examines them all: each destination with work is in one of two rows.
 //!
 //! ```text
-//!   something can leave ──┬─ at once ──────────────────► in turn ──► a list is under way
-//!                         └─ not before an instant ─► later ──▲
-//!                                                       that has come
+//!  something can leave ──┬─ at once ─────────────────────────────► in turn ──► a list is under way
+//!                        └─ not yet ─► later ─ the instant comes ─────▲
 //! ```
 //!
 //! Turns are taken in order, so that no destination waits forever for others with many messages.

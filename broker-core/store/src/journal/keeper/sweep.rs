@@ -202,7 +202,7 @@ impl Sweep {
             bytes += user.value.len() + 64;
             let content = if moves_content {
                 bytes += length as usize;
-                match self.read_still(&user, index, || {
+                match self.read_unless_removed(&user, index, || {
                     self.segment.read_content(entry.content, length as usize)
                 })? {
                     Some(content) => MoveContent::New(content),
@@ -246,8 +246,9 @@ impl Sweep {
         let Some(first) = self.read_user(key, entry, index, segments)? else {
             return Ok(SweepAction::Continue);
         };
-        let content =
-            self.read_still(&first, index, || self.segment.read_content(entry.content, length))?;
+        let content = self.read_unless_removed(&first, index, || {
+            self.segment.read_content(entry.content, length)
+        })?;
         moved.push(first);
         for (key, entry) in users.into_iter().skip(1) {
             moved.extend(self.read_user(key, entry, index, segments)?);
@@ -305,7 +306,7 @@ impl Sweep {
     }
 
     /// Reads the content of a record; `None` if it was removed meanwhile.
-    fn read_still(
+    fn read_unless_removed(
         &self,
         user: &MovedRecord,
         index: &Index,

@@ -47,7 +47,8 @@ pub(in crate::server) struct ReceiverNode {
     pub(in crate::server) is_paused: bool,
     /// Lock of the last locked delivery that was sent.
     pub(in crate::server) last_sent: Option<LockToken>,
-    /// Number of unsent bytes of its large message, and the time at which that number last changed.
+    /// Set while the link has a large message: number of unsent bytes of the delivery that is being
+    /// written, and the time at which this number last changed.
     stalled_large: Option<(usize, Instant)>,
     /// Set when the session lock is lost, until the link is detached for that reason.
     pub(in crate::server) lost_session: Option<LostSession>,
@@ -67,8 +68,9 @@ enum Drain {
     No,
     /// The entity was asked after this number of deliveries.
     Requested(u64),
-    /// The entity must be asked again. It delivered up to its limit and may have more, or the limit
-    /// allowed it no delivery.
+    /// The entity must be asked again as soon as deliveries can be sent. Either it was not asked
+    /// because nothing could be sent, or it delivered some and may have more, or its limit allowed
+    /// it no delivery.
     Retry,
     /// There are no more deliveries; the client gets the answer after the waiting ones.
     Done,
@@ -159,7 +161,7 @@ impl Conversation {
     pub(in crate::server) fn credited(&mut self, link: LinkId, drain: bool) {
         // The current credit: some may be used up since the client sent the flow.
         let credit = self.amqp.credit(link);
-        if self.has_lapsed(link) {
+        if self.has_lost_session(link) {
             // A drain is answered once no delivery waits any more.
             if credit > 0 && !drain {
                 self.end_lost_session(link);
@@ -200,7 +202,7 @@ impl Conversation {
     }
 
     /// Returns whether the session lock of a link is lost and the link is still kept.
-    fn has_lapsed(&self, link: LinkId) -> bool {
+    fn has_lost_session(&self, link: LinkId) -> bool {
         matches!(self.nodes.get(&link), Some(Node::Receiver(receiver)) if receiver.lost_session.is_some())
     }
 
@@ -274,7 +276,8 @@ impl Conversation {
         let Some(Node::Receiver(receiver)) = self.nodes.get_mut(&link) else { return };
         let last = self.engine.links.get(receiver.number).map_or(0, peeklock_link::Link::last);
         receiver.drain = match receiver.drain {
-            // The entity may also have been allowed nothing, since the maximum was waiting.
+            // The client still has credit. Either the entity delivered some and may have more, or
+            // it was allowed none because `AHEAD_MAX` unsent deliveries were waiting.
             Drain::Requested(before)
                 if last < receiver.client_limit
                     && (last > before || receiver.entity_limit <= before) =>
