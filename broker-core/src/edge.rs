@@ -1,5 +1,6 @@
-//! Edge: converts messages of clients to messages for entities. Transports call it. Invalid
-//! messages are refused here, before they reach an entity.
+//! Edge: converts messages of clients to messages for entities. Transports call it. It finds invalid
+//! properties and notes the first in the envelope; the machine refuses the message at its place in
+//! the order of checks (`machine/src/intake.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

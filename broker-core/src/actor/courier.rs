@@ -5,9 +5,10 @@
 //! itself, and hold that room until the list has ended. Ending a list needs no such room: a
 //! destination that itself waits to move messages on still accepts others (decision 34).
 //!
-//! Nothing is decided here: the machine of the source froze the list, and the machine of the
-//! destination, or the forwarder, judges it. This file ensures that both get the result, even if
-//! something fails in between.
+//! The machine of the source froze the list, and the machine of the destination, or the forwarder,
+//! judges each message. This file decides only if there is nobody to ask: a destination that is
+//! missing, or the source itself, and the rest of a list after a failure. It ensures that both
+//! machines get the result, even if something fails in between.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

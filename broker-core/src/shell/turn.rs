@@ -1,5 +1,5 @@
-//! Results of a turn of a shell, for its driver and the metrics. The actors size their next turn by
-//! it.
+//! Results of a turn of a shell, for its driver and the metrics, and the limit of its work. The
+//! number of commands in the next turn is chosen in `actor/wakeups.rs`, by the duration of this one.
 
 use super::{ArbiterShare, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
