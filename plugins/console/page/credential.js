@@ -9,8 +9,12 @@ const ASK_MS = 300;
 const encoder = new TextEncoder();
 
 let current = read();
+/** The token that this tab gave up last, which another tab may still have. @type {string | undefined} */
+let givenUp;
 /** @type {((token: string) => void) | undefined} */
 let onAnswer;
+/** @type {(() => void) | undefined} */
+let onLateAnswer;
 /** @type {(() => void) | undefined} */
 let onEnd;
 
@@ -18,8 +22,13 @@ const tabs = new BroadcastChannel(NAME);
 tabs.onmessage = ({ data }) => {
   if (data?.ask === true && current !== undefined) {
     tabs.postMessage({ token: current });
-  } else if (typeof data?.token === "string") {
-    onAnswer?.(data.token);
+  } else if (typeof data?.token === "string" && data.token !== givenUp) {
+    if (onAnswer !== undefined) {
+      onAnswer(data.token);
+    } else if (current === undefined) {
+      setToken(data.token);
+      onLateAnswer?.();
+    }
   } else if (typeof data?.ended === "string" && data.ended === current) {
     setToken(undefined);
     onEnd?.();
@@ -39,6 +48,9 @@ export const token = () => current;
 
 /** Keeps a token until the tab closes, or forgets it. */
 export function setToken(/** @type {string | undefined} */ text) {
+  if (text === undefined) {
+    givenUp = current ?? givenUp;
+  }
   current = text;
   try {
     if (text === undefined) {
@@ -62,6 +74,11 @@ export function forgetToken() {
 /** Calls an action when another tab has signed out. */
 export function whenSignedOut(/** @type {() => void} */ action) {
   onEnd = action;
+}
+
+/** Calls an action when another tab has given its token later than `askTabs` waits. */
+export function whenGiven(/** @type {() => void} */ action) {
+  onLateAnswer = action;
 }
 
 /** Asks other tabs for their token. Resolves to whether one has another token than this tab. */

@@ -3,7 +3,7 @@
 // visible, and after a lost connection with growing pauses. A value stays with its age when reading it fails.
 
 import { ApiError, connection, getAbout, getRoot, hasEnded, needsToken, readStanding } from "./api.js";
-import { askTabs, setToken, token, whenSignedOut } from "./credential.js";
+import { askTabs, setToken, token, whenGiven, whenSignedOut } from "./credential.js";
 import { Store } from "./preferences.js";
 import { fitStream, isPaused } from "./stream.js";
 import { useEffect, useMemo, useState } from "./view.js";
@@ -201,18 +201,23 @@ needsToken.listen(async () => {
   if (!needsToken.value) {
     return;
   }
+  const refused = token();
   if (await askTabs()) {
-    await readStanding().catch(() => {});
-    refreshAll();
-  } else if (token() !== undefined) {
+    await readAgain();
+  } else if (refused !== undefined && token() === refused) {
+    // Somebody may have signed in meanwhile.
     setToken(undefined);
     hasEnded.set(true);
   }
 });
-whenSignedOut(async () => {
+whenGiven(readAgain);
+whenSignedOut(readAgain);
+
+/** Reads everything again with other credentials. */
+async function readAgain() {
   await readStanding().catch(() => {});
   refreshAll();
-});
+}
 
 /**
  * Reads a value, and keeps it fresh while the component is shown.
