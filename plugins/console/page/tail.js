@@ -64,6 +64,8 @@ export function Tail({ kind, path, query }) {
     const timer = setTimeout(() => end("Stopped after 15 minutes"), RUN_MS);
     const onHidden = () => document.visibilityState === "hidden" && end("Stopped while the page was hidden");
     document.addEventListener("visibilitychange", onHidden);
+    // It may have been hidden before this ran.
+    onHidden();
     return () => {
       remove();
       clearTimeout(timer);
