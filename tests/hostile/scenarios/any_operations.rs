@@ -224,6 +224,20 @@ fn body(name: &str, values: &mut Values) -> Json {
         "carryOutDeclaration" => {
             json!({ "declaration": values.declaration(), "digest": "0123456789abcdef" })
         }
+        "breakLocks" => json!({
+            "path": values.queue(),
+            "sequenceNumbers": values.numbers(),
+            "counted": values.random.one_in(2),
+        }),
+        "breakSession" => {
+            json!({ "path": "any-session", "sessionId": values.name("s", 30, 128) })
+        }
+        "setStateOfSession" => {
+            let session = values.name("s", 30, 128);
+            json!({ "path": "any-session", "sessionId": session, "state": "s".repeat(count) })
+        }
+        // An existing client would be one of the test.
+        "closeClient" => json!({ "client": u64::MAX }),
         unknown => panic!("`{unknown}` can be asked over WebSocket, and is not drawn here"),
     }
 }

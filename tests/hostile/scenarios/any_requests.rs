@@ -158,6 +158,9 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             Some("policy") => values.name("p", 20, 256),
             Some("lockToken") => "00000000-0000-0001-0000-000000000001".to_owned(),
             Some("sequenceNumber") => values.below(2_000).to_string(),
+            // An existing client would be one of the test.
+            Some("client") => u64::MAX.to_string(),
+            Some("ticket") => values.name("ticket-", 30, 64),
             Some("sessionId") => values.name("session-", 30, 128),
             Some(unknown) => panic!("`{{{unknown}}}` of {method} {path} is not drawn here"),
         };
@@ -215,6 +218,14 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             },
             "Regeneration" => json!({ "key": "primary" }),
             "Watch" => watch(values),
+            "SignInForm" => json!({ "path": values.text(260) }),
+            "DownloadForm" => {
+                let number = values.below(2_000);
+                json!({ "path": format!("queues/{}/messages/{number}/body", values.queue()) })
+            }
+            "LockBreak" => json!({ "sequenceNumbers": values.numbers() }),
+            "SessionBreak" => json!({ "counted": values.random.one_in(2) }),
+            "NewState" => json!({ "state": "s".repeat(count) }),
             "SearchForm" => {
                 let (entity, text) = (values.entity(), values.text(300));
                 json!({ "entities": [entity], "where": text, "hits": values.below(1_100) })
