@@ -279,6 +279,11 @@ impl Entitlement {
             {
                 rights::missing_role(least, state.ceiling)
             }
+            Requirement::AllOf(all, least)
+                if state.rights.include(all) && state.ceiling < least =>
+            {
+                rights::missing_role(least, state.ceiling)
+            }
             _ => rights::missing_right(action, state.policy.as_deref()),
         };
         judgement

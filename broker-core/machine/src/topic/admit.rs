@@ -60,8 +60,8 @@ impl Topic {
         Ok(plans)
     }
 
-    /// Checks new messages. Refuses all of them if judging ahead ended at a limit, so that some
-    /// were not judged ([`Self::refuse_unjudged`]). Each check covers all messages before the next
+    /// Checks new messages. Refuses them all if judging ahead ended at a limit, so that some were
+    /// not judged ([`Self::refuse_unjudged`]). Each check covers all messages before the next
     /// begins. The quota counts the copies (TOP-10), so this selects them.
     pub(super) fn admit(
         &self,
