@@ -224,13 +224,25 @@ export async function readStanding() {
 }
 
 let isChecking = false;
+let isCheckDue = false;
 
-/** Finds out whether a refused request lacks a right, or whether the credentials are over. */
+/**
+ * Finds out whether a refused request lacks a right, or whether the credentials are over. A refusal that comes too early
+ * after a check is checked when the time between two checks has passed.
+ */
 function checkStanding() {
-  if (!isChecking && !needsToken.value) {
-    isChecking = true;
-    readStanding().catch(() => {}).finally(() => setTimeout(() => (isChecking = false), CHECK_MS));
+  isCheckDue = isChecking;
+  if (isChecking || needsToken.value) {
+    return;
   }
+  isChecking = true;
+  const end = () => {
+    isChecking = false;
+    if (isCheckDue) {
+      checkStanding();
+    }
+  };
+  readStanding().catch(() => {}).finally(() => setTimeout(end, CHECK_MS));
 }
 
 /**
