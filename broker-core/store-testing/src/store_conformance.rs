@@ -4,8 +4,10 @@
 //! A scenario panics if a store breaks the contract of [`Store`].
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -174,8 +176,16 @@ fn load_range(content: &ContentRef, from: u64, length: u64) -> Vec<u8> {
 }
 
 fn read(loading: impl Future<Output = Result<Bytes, StoreError>>) -> Vec<u8> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let loaded = runtime.map(|runtime| runtime.block_on(loading));
+    let mut loading = pin!(loading);
+    // A store in memory answers at once. Then no runtime is needed, which would fail in an async
+    // caller.
+    let loaded = match loading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(loaded) => Ok(loaded),
+        Poll::Pending => {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.map(|runtime| runtime.block_on(loading))
+        }
+    };
     match loaded {
         Ok(Ok(bytes)) => bytes.to_vec(),
         other => unreachable!("pinned content can be read: {other:?}"),
