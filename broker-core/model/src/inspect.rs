@@ -418,23 +418,21 @@ pub struct Readings {
 impl<M, H> HeadFacts<M, H> {
     /// Returns the facts with another form of the message.
     pub fn with_message<N>(self, message: impl FnOnce(M) -> N) -> HeadFacts<N, H> {
-        HeadFacts {
-            message: message(self.message),
-            state: self.state,
-            expires_at: self.expires_at,
-            is_expired: self.is_expired,
-            hops: self.hops,
-            header_size: self.header_size,
-            session: self.session,
-            destination: self.destination,
-            lock: self.lock,
-        }
+        self.with(message, Some)
     }
 
     /// Returns the facts with another name of the holder.
     pub fn with_holder<G>(self, holder: impl FnOnce(H) -> Option<G>) -> HeadFacts<M, G> {
+        self.with(|message| message, holder)
+    }
+
+    fn with<N, G>(
+        self,
+        message: impl FnOnce(M) -> N,
+        holder: impl FnOnce(H) -> Option<G>,
+    ) -> HeadFacts<N, G> {
         HeadFacts {
-            message: self.message,
+            message: message(self.message),
             state: self.state,
             expires_at: self.expires_at,
             is_expired: self.is_expired,

@@ -370,7 +370,7 @@ fn planning_yields_between_parts() {
         // Each is planned, described and hashed.
         assert!(yields >= 3 * (MANY / PART), "planned with {yields}");
         let (_, yields) = run_counting_yields(planned.unwrap().plan.after(0));
-        assert!(yields >= MANY / PART, "what is left told with {yields}");
+        assert!(yields >= MANY / PART, "the plan yields {yields} times");
     }
     for declared in [rules("a = 2"), Vec::new()] {
         let (changes, yields) = difference(&rules("a = 1"), &declared);

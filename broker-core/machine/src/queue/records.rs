@@ -222,7 +222,7 @@ impl Queue {
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
-        let corrupt = |what| CorruptRecord { key: key.to_vec(), problem: what };
+        let corrupt = |problem| CorruptRecord { key: key.to_vec(), problem };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
                 match &mut self.subscription {

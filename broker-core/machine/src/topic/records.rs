@@ -167,7 +167,7 @@ impl Topic {
     }
 
     pub(super) fn read_record(&mut self, key: &[u8], value: &[u8]) -> Result<(), CorruptRecord> {
-        let corrupt = |what| CorruptRecord { key: key.to_vec(), problem: what };
+        let corrupt = |problem| CorruptRecord { key: key.to_vec(), problem };
         match codec::read_key(key).map_err(corrupt)? {
             RecordKey::Description => {
                 self.description = Arc::new(codec::read_description(value).map_err(corrupt)?);
