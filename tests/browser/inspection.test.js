@@ -144,6 +144,97 @@ test("schedules and entities are counted", async (t) => {
   assert.ok(page.entities[0].conditions.includes("hasNoReceiver"));
 });
 
+// CON-05, CON-07, CON-08, CON-11
+test("a search yields hits, progress and groups, and ends when it is left", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  const messages = [17, 18, 17].map((id) => ({ body: JSON.stringify({ order: { id } }), subject: `s${id}`, applicationProperties: { big: typed("u64", 2n ** 63n) } }));
+  await connection.sender(path).sendBatch(messages);
+  const all = async (options) => {
+    const pages = [];
+    for await (const page of connection.inspection.search({ entities: [path], ...options })) {
+      pages.push(page);
+    }
+    return { hits: pages.flatMap(({ hits }) => hits), ...pages.at(-1).end, progress: pages.at(-1).progress };
+  };
+  const { hits, bound, progress } = await all({ where: "body.$.order.id=17" });
+  assert.deepEqual(hits.map((hit) => [hit.path, hit.sequenceNumber]), [[path, 1], [path, 3]]);
+  assert.deepEqual([hits[0].match.excerpt, bound, progress.messages, progress.hits], ['{"order":{"id":17}}', undefined, 3, 2]);
+  assert.deepEqual(hits[0].applicationProperties.big, typed("u64", 2n ** 63n));
+  const first = await all({ where: [{ field: "subject", is: "equals", value: "s17" }], hits: 1 });
+  assert.deepEqual([first.hits.length, first.bound], [1, "hits"]);
+  const rest = await all({ where: "subject=s17", hits: 1, after: first.next });
+  assert.deepEqual(rest.hits.map(({ sequenceNumber }) => sequenceNumber), [3]);
+  const { groups } = await all({ groupBy: "subject" });
+  assert.deepEqual(groups.map(({ value, count, samples }) => [value, count, samples.length]), [["s17", 2, 2], ["s18", 1, 1]]);
+  const abort = new AbortController();
+  abort.abort(new Error("enough"));
+  await assert.rejects(all({ signal: abort.signal }), /enough/);
+  // Two searches fit: each that was left makes room.
+  for (let count = 0; count < 5; count += 1) {
+    for await (const page of connection.inspection.search({ entities: [path], hits: 1 })) {
+      assert.ok(page.progress.messages > 0);
+      break;
+    }
+  }
+  await assert.rejects(all({ where: "subject=" }), refusedAs("ArgumentError"));
+  await assert.rejects(all({ entities: ["absent"] }), refusedAs("EntityNotFound"));
+});
+
+// CON-26, SET-31
+test("locks of others are broken, with or without counting the delivery", async (t) => {
+  const [connection, other] = [await connected(t), await connected(t)];
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["one", "two", "three"]);
+  const taken = await other.receiver(path).receive({ maxCount: 2 });
+  const { holders } = connection;
+  assert.equal(await holders.breakLocks(path, [1, 3]), 1);
+  await assert.rejects(taken[0].complete(), refusedAs("MessageLockLost"));
+  assert.equal(await holders.breakLocks(path, new Set([2]), { counted: true }), 1);
+  const { heads } = await connection.inspection.heads(path);
+  assert.deepEqual(heads.map(({ state, deliveryCount }) => [state, deliveryCount]), [["active", 0], ["active", 1], ["active", 0]]);
+  await assert.rejects(holders.breakLocks(path, Array.from({ length: 501 }, (_, place) => place + 1)), refusedAs("ArgumentOutOfRange"));
+});
+
+// CON-26, CON-27
+test("a session is broken, and its state is set while nobody holds it", async (t) => {
+  const [connection, other] = [await connected(t), await connected(t)];
+  const path = await queue(connection, { requiresSession: true });
+  await other.acceptSession(path, "a");
+  const { holders, inspection } = connection;
+  const text = async () => {
+    const state = await inspection.sessionState(path, "a");
+    return state && new TextDecoder().decode(state.bytes);
+  };
+  await assert.rejects(holders.setSessionState(path, "a", "mine"), refusedAs("SessionCannotBeLocked"));
+  assert.equal(await holders.breakSession(path, "a"), true);
+  assert.equal(await holders.breakSession(path, "a", { counted: true }), false);
+  await holders.setSessionState(path, "a", "paid");
+  assert.equal(await text(), "paid");
+  await holders.setSessionState(path, "a", new TextEncoder().encode("sent"));
+  assert.equal(await text(), "sent");
+  await holders.setSessionState(path, "a", null);
+  assert.equal(await text(), undefined);
+  await assert.rejects(holders.setSessionState(path, "a", { paid: true }), refusedAs("ArgumentError"));
+});
+
+// CON-24, SET-31
+test("a client is closed, and its messages are available at once", async (t) => {
+  const connection = await connected(t);
+  const other = await connected(t, { client: "stuck-9c" });
+  const path = await queue(connection);
+  await connection.sender(path).send("one");
+  const messages = other.receiver(path).messages();
+  await messages.next();
+  const { clients } = await connection.inspection.clients({ name: "stuck-9c" });
+  await connection.holders.closeClient(clients[0].clientId);
+  const [message] = await connection.receiver(path).receive();
+  assert.equal(message.deliveryCount, 1);
+  await message.complete();
+  await assert.rejects(connection.holders.closeClient(2 ** 40), refusedAs("EntityNotFound"));
+  await messages.return();
+});
+
 // CON-34
 test("a tap shows each message that is accepted while it is open", async (t) => {
   const connection = await connected(t);

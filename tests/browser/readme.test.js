@@ -10,7 +10,7 @@ const readme = await readFile(new URL("../../transports/websocket/js/README.md",
 
 test("the programs of the README run", async (t) => {
   const programs = [...readme.matchAll(/^```js\n([^]*?)^```/gm)].map(([, program]) => program);
-  assert.equal(programs.length, 8);
+  assert.equal(programs.length, 9);
   // A folder in which their imports resolve.
   const folder = await mkdtemp(new URL("node_modules/.readme-", import.meta.url).pathname);
   t.after(() => rm(folder, { recursive: true }));
@@ -25,7 +25,7 @@ test("the programs of the README run", async (t) => {
   }
   const explained = "unknown region = @region NULL,'eu'";
   const declared = ["create sales", "create coffees", "create sales/Subscriptions/eu"];
-  const inspected = ["1 locked one billing", "2 active two ", "three 0"];
+  const inspected = ["1 locked one billing", "2 active two ", "three 0", "1 2 "];
   const received = ["poison poison", "order-17 ship", "bill 17 is paid"];
   const expected = ["1 two coffees", '2 {"tea":1}', explained, ...declared, ...received, ...inspected, "closed "];
   assert.deepEqual(lines, expected);

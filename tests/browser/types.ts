@@ -10,6 +10,7 @@ import {
   type Declaration,
   type DeclarationPlan,
   type HeadPage,
+  type Holders,
   type Inspection,
   PeeklockError,
   type Queue,
@@ -184,10 +185,26 @@ async function lookAround(inspection: Inspection): Promise<void> {
   await inspection.timeline();
   const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
   const { clients } = await inspection.clients({ transport: "amqp" });
+  for await (const { hits, end } of inspection.search({ where: "reason:timeout", signal: AbortSignal.timeout(1000) })) {
+    const found: string | undefined = hits[0]?.match?.excerpt ?? hits[0]?.path ?? end?.groups?.[0]?.value;
+    await inspection.search({ after: end?.next, where: [{ field: "json", path: "$.id", is: "equals", value: 17 }] }).return();
+    throw new Error(found);
+  }
+  // @ts-expect-error: there is no such sub-queue
+  await inspection.search({ subQueues: ["deadLetters"] }).next();
   // @ts-expect-error: there is no such state
   await inspection.heads("orders", { states: ["lost"] });
   const tap: Tap = await inspection.tap("orders");
   for await (const { omitted } of tap) {
     throw [start, holder, token, part.bytes, locks, state, counts, totals.receiverCount, clients, omitted];
   }
+}
+
+async function free(holders: Holders): Promise<void> {
+  const count: number = await holders.breakLocks("orders", [17, 18], { counted: true });
+  const wasHeld: boolean = await holders.breakSession("steps", "s");
+  await holders.setSessionState("steps", "s", null);
+  await holders.closeClient(count);
+  // @ts-expect-error: an object is no state
+  await holders.setSessionState("steps", "s", { wasHeld });
 }

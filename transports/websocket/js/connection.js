@@ -14,6 +14,7 @@ import { ConnectionString, Credential, isConnectionString } from "./credential.j
 import { Declarations } from "./declarations.js";
 import { argument, cancelled, lost, PeeklockError, traced } from "./error.js";
 import { Frames } from "./frames.js";
+import { Holders } from "./holders.js";
 import { Inspection } from "./inspection.js";
 import { parse } from "./json.js";
 import { Queues } from "./queues.js";
@@ -117,6 +118,8 @@ export class Connection extends EventTarget {
     this.declarations = new Declarations(this);
     /** Reads messages in any state, locks, sessions and clients without changing anything. */
     this.inspection = new Inspection(this);
+    /** Ends locks and connections of others. */
+    this.holders = new Holders(this);
     this.#tickTimer = setInterval(() => this.#tick(), TICK_MS);
     this.#sockets.open();
   }

@@ -60,6 +60,24 @@ export class Inspection {
     return new Tap(read, (await read()).tap);
   }
 
+  /**
+   * Searches messages, and yields pages with hits and progress; the last one has `end` (CON-05 to CON-11). Leave the loop
+   * to end the search. Aborting `signal` ends it too, and rejects.
+   */
+  async *search({ signal, ...query } = {}) {
+    let step = { begin: query };
+    for (;;) {
+      signal?.throwIfAborted();
+      const { search, hits, ...page } = await this.#ask("search", "", step);
+      signal?.throwIfAborted();
+      yield { hits: hits.map(decodeHead), ...page };
+      if (page.end) {
+        return;
+      }
+      step = { continue: search };
+    }
+  }
+
   async #ask(kind, path, query) {
     const { findings } = await this.#connection.request("inspect", { path, question: { [kind]: query } });
     return findings[kind];
@@ -98,11 +116,10 @@ export class Tap {
   }
 }
 
-function decodeHeads({ heads, ...page }) {
-  const decode = ({ bodyStartBase64, applicationProperties, ...head }) => ({
-    ...head,
-    ...(bodyStartBase64 === undefined ? {} : { bodyStart: fromBase64(bodyStartBase64) }),
-    applicationProperties: decodeProperties(applicationProperties),
-  });
-  return { ...page, heads: heads.map(decode) };
-}
+const decodeHeads = ({ heads, ...page }) => ({ ...page, heads: heads.map(decodeHead) });
+
+const decodeHead = ({ bodyStartBase64, applicationProperties, ...head }) => ({
+  ...head,
+  ...(bodyStartBase64 === undefined ? {} : { bodyStart: fromBase64(bodyStartBase64) }),
+  applicationProperties: decodeProperties(applicationProperties),
+});

@@ -114,6 +114,7 @@ export class Connection {
   readonly topics: Topics;
   readonly declarations: Declarations;
   readonly inspection: Inspection;
+  readonly holders: Holders;
   sender(path: string, options?: SenderOptions): Sender;
   /** `path` may be a sub-queue: `orders/$deadletterqueue`. */
   receiver(path: string, options?: ReceiverOptions): Receiver;
@@ -1083,6 +1084,113 @@ export class Inspection {
   clients(options?: PageOptions & { transport?: string; path?: string; name?: string }): Promise<ClientPage>;
   /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
   tap(path: string): Promise<Tap>;
+  /**
+   * Yields pages at least every 200 ms of work, the last one with `end`. Leaving the loop or aborting `signal` ends the
+   * search. If you do not read for 2 s, another search may take its place.
+   */
+  search(options?: SearchOptions): AsyncGenerator<SearchPage, void, void>;
+}
+
+/** Tests of a property, body or JSON value. */
+export type SearchTest =
+  | "exists"
+  | "contains"
+  | "containsExactly"
+  | "equals"
+  | "notEquals"
+  | "less"
+  | "atMost"
+  | "greater"
+  | "atLeast";
+
+/** A condition, such as `{ field: "deadLetterReason", is: "contains", value: "timeout" }`. */
+export interface SearchClause {
+  field: string;
+  is?: SearchTest;
+  value?: string | number | boolean | null;
+  /** JSON path of the field `json`. */
+  path?: string;
+  not?: boolean;
+}
+
+/** Messages to look at, and their conditions. */
+export interface SearchOptions {
+  /** Paths of entities or sub-queues, at most 100; by default all that you may read. */
+  entities?: string[];
+  subQueues?: ("main" | "deadLetter" | "transferDeadLetter")[];
+  states?: HeadState[];
+  /** Whether the newest messages of an entity come first. */
+  descending?: boolean;
+  /** A line such as `reason:timeout body.$.order.id=17 after:-2h`, or its clauses. */
+  where?: string | SearchClause[];
+  /** Maximum number of hits. */
+  hits?: number;
+  /** Counts messages instead: by `reason`, `description`, `source`, `subject`, `property:NAME`, `json:PATH`, `slot:SECONDS`. */
+  groupBy?: string;
+  /** `next` of an earlier search. */
+  after?: string | undefined;
+  signal?: AbortSignal;
+}
+
+/** Messages with the same value. */
+export interface SearchGroup {
+  /** Absent for messages without a value. */
+  readonly value?: string;
+  readonly count: number;
+  readonly firstUtc: string;
+  readonly lastUtc: string;
+  readonly samples: { readonly path: string; readonly sequenceNumber: number }[];
+}
+
+/** A page of a search: hits since the last page, and the progress. */
+export interface SearchPage {
+  readonly hits: (Head & {
+    readonly path: string;
+    /** Place in `property`, or in the bytes `from` to `to` of the body. */
+    readonly match?: {
+      readonly property?: string;
+      readonly from?: number;
+      readonly to?: number;
+      readonly excerpt: string;
+    };
+  })[];
+  readonly progress: {
+    readonly messages: number;
+    readonly bytes: number;
+    readonly hits: number;
+    /** Number of messages for which a condition could not be decided. */
+    readonly undecided: number;
+    readonly unreadable: number;
+    /** Estimated number of messages that are still to be looked at. */
+    readonly rest: number;
+    readonly path?: string;
+    readonly sequenceNumber?: number;
+  };
+  readonly end?: {
+    /** Bound that has ended the search; `next` goes on from there. */
+    readonly bound?: "time" | "bytes" | "hits";
+    readonly next?: string;
+    readonly groups?: SearchGroup[];
+    /** Messages with further values. */
+    readonly other?: SearchGroup;
+  };
+  readonly nowUtc: string;
+}
+
+/** Ends locks and connections of others. Needs the rights Listen and Send of the entity, or Manage of the namespace. */
+export class Holders {
+  private constructor();
+  /**
+   * Breaks locks of at most 500 messages; resolves to their number. Messages without a lock are skipped. With `counted` each
+   * delivery counts as failed.
+   */
+  breakLocks(path: string, sequenceNumbers: Iterable<number>, options?: { counted?: boolean }): Promise<number>;
+  /** Resolves to whether a receiver held the session. */
+  breakSession(path: string, sessionId: string, options?: { counted?: boolean }): Promise<boolean>;
+  /** Sets the state of a session that no receiver holds; null clears it. */
+  setSessionState(path: string, sessionId: string, state: string | Uint8Array | null): Promise<void>;
+  /** Closes the connection of a client. The messages in its hands are available at once, and no delivery counts. */
+  closeClient(clientId: number): Promise<void>;
 }
 
 /** Messages that a tap has shown since the last page. */

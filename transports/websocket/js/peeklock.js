@@ -4,6 +4,7 @@ export { connect, Connection } from "./connection.js";
 export { ConnectionString } from "./credential.js";
 export { Declarations } from "./declarations.js";
 export { PeeklockError } from "./error.js";
+export { Holders } from "./holders.js";
 export { Inspection, Tap } from "./inspection.js";
 export { ReceivedMessage } from "./message.js";
 export { Queues } from "./queues.js";

@@ -220,7 +220,8 @@ export class SessionReceiver extends Receiver {
   }
 }
 
-function encodeState(state) {
+/** Encodes the state of a session for a request. */
+export function encodeState(state) {
   if (typeof state === "string") {
     return { state };
   }

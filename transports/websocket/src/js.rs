@@ -2,13 +2,14 @@
 //! import each other by name. The entry is `peeklock.js`; see `js/README.md`.
 
 /// Names and contents of all modules of the client.
-pub const MODULES: [(&str, &str); 19] = [
+pub const MODULES: [(&str, &str); 20] = [
     ("peeklock.js", include_str!("../js/peeklock.js")),
     ("connection.js", include_str!("../js/connection.js")),
     ("credential.js", include_str!("../js/credential.js")),
     ("declarations.js", include_str!("../js/declarations.js")),
     ("error.js", include_str!("../js/error.js")),
     ("frames.js", include_str!("../js/frames.js")),
+    ("holders.js", include_str!("../js/holders.js")),
     ("inspection.js", include_str!("../js/inspection.js")),
     ("json.js", include_str!("../js/json.js")),
     ("link.js", include_str!("../js/link.js")),
