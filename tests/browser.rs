@@ -124,6 +124,16 @@ fn the_console_works_in_chromium() {
     );
 }
 
+/// Actions of the console.
+#[test]
+fn the_console_acts_and_searches() {
+    let served = Served::with(&["--ephemeral"]);
+    node(
+        &["console-actions.test.js"],
+        &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+    );
+}
+
 /// CON-42, CON-71: the console of a broker that asks every client for a token.
 #[test]
 fn the_console_signs_in() {

@@ -5,7 +5,6 @@ import { get, subscriptionParts } from "./api.js";
 import { entityColumns, entityRows } from "./entities.js";
 import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, parseDuration, size, visible, words } from "./format.js";
-import { Locks, Sessions } from "./holders.js";
 import { Messages } from "./messages.js";
 import { Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
@@ -17,6 +16,7 @@ import { Table } from "./table.js";
 import { html, useEffect } from "./view.js";
 
 const Rules = late(() => import("./rules.js"), "Rules");
+const [Locks, Sessions] = ["Locks", "Sessions"].map((name) => late(() => import("./holders.js"), name));
 const Tail = late(() => import("./tail.js"), "Tail");
 
 const defaultTab = (/** @type {string} */ kind) => (kind === "topic" ? "subscriptions" : "messages");

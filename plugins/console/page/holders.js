@@ -1,59 +1,20 @@
 // @ts-check
-// Locks and sessions of an entity with their holders.
+// Locks and sessions of an entity with their holders, and clients with their links.
 
 import { entityPath, get, getBytes, SUB_QUEUES } from "./api.js";
+import { BreakLocks, BreakSession, ChangeState, CloseClient, Outcome, useMayOperate } from "./actions.js";
 import { utf8 } from "./decode.js";
-import { exact, number, shortSpan, size, visible } from "./format.js";
 import { Count } from "./entities.js";
-import { Age, Choice, Empty, Facts, Moment, Problem, Text, useNow } from "./parts.js";
+import { exact, number, size, visible } from "./format.js";
+import { Age, Choice, Empty, Facts, Holder, Left, Lock, Moment, Problem, SearchField, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { usePages, useResource } from "./resource.js";
-import { entityHref, href, setQuery } from "./route.js";
-import { Table } from "./table.js";
+import { entityHref, href, kindOfPath, setQuery } from "./route.js";
+import { Table, useMarks } from "./table.js";
 import { html } from "./view.js";
 
 const zone = () => preferences.value.zone;
 const STATE_BYTES = 64 << 10;
-
-/** Name of the holder of a lock: its own name, else its address, else its transport. */
-function holderName({ holder }) {
-  return holder ? (holder.name ?? holder.address ?? holder.transport) : undefined;
-}
-
-function Holder({ lock }) {
-  const name = holderName(lock);
-  if (name === undefined) {
-    return html`<span class="quiet">unknown</span>`;
-  }
-  const { clientId, isConnected } = lock.holder;
-  const text = html`<${Text} value=${name} max=${80} />`;
-  return isConnected ? html`<a href=${href(["clients"], { client: clientId })} tabindex="-1">${text}</a>` : html`${text} <span class="look">gone</span>`;
-}
-
-/** Time that is left of a lock, as a number and a bar that shrinks. */
-function Left({ lock }) {
-  const time = useNow();
-  const end = Date.parse(lock.lockedUntilUtc);
-  const start = Date.parse(lock.takenAtUtc);
-  const left = end - time;
-  if (left <= 0) {
-    return html`<span class="quiet">ended</span>`;
-  }
-  // A renewal moves the end; the bar then counts from the last full length that is known.
-  const whole = lock.renewalCount > 0 ? Math.max(left, (end - start) / (lock.renewalCount + 1)) : end - start;
-  return html`<span class="left"><span class="left-text">${shortSpan(left)}</span><span class=${`left-bar ${left < whole / 5 ? "soon" : ""}`} aria-hidden="true"><span style=${{ width: `${Math.min(100, Math.max(2, (left / Math.max(1, whole)) * 100))}%` }}></span></span></span>`;
-}
-
-/** A lock in one line, or with all that is known. */
-export function Lock({ lock, isLong = false }) {
-  if (!isLong) {
-    return html`<${Left} lock=${lock} /> <${Holder} lock=${lock} />`;
-  }
-  const { holder } = lock;
-  return html`<${Left} lock=${lock} /> left${lock.renewalCount > 0 ? `, ${number(lock.renewalCount)} renewals` : ""}, held by <${Holder} lock=${lock} />
-    ${holder && html`<br /><span class="quiet">${[visible(holder.transport), holder.address && visible(holder.address), holder.policy && `policy ${visible(holder.policy)}`].filter(Boolean).join(", ")}</span>`}
-    <br />taken <${Moment} at=${lock.takenAtUtc} />`;
-}
 
 const lockColumns = (hasSessions) => [
   hasSessions
@@ -81,13 +42,26 @@ export function Locks({ kind, path, query, hasSessions }) {
   }, { kind: "locks", subject: { name: "locks", path: path + SUB_QUEUES[subQueue], query: { sort, top: 200 } } });
   const hrefOf = (row) => (hasSessions && subQueue === "" ? entityHref(kind, path, "sessions", { session: row.sessionId }) : entityHref(kind, path, subQueue || "messages", {}, row.sequenceNumber));
   const where = subQueue === "" ? "" : " in the dead-letter queue";
+  const hasOwn = !(hasSessions && subQueue === "");
+  const mayOperate = useMayOperate(path);
+  const [marked, setMarked] = useMarks(key);
+  const chosen = [...marked];
   return html`<div class="tools">
       <${Choice} label="Order" value=${sort} options=${[["end", "First to end"], ["age", "Held longest"]]} onChange=${(value) => setQuery({ sort: value })} />
       <${Choice} label="Sub-queue" value=${subQueue} options=${[["", "Main"], ["dead-letters", "Dead letters"]]} onChange=${(value) => setQuery({ sub: value })} />
     </div>
+    ${
+      chosen.length > 0 &&
+      html`<div class="tools selection" role="group" aria-label="Selection">
+        <span>${number(chosen.length)} ${chosen.length === 1 ? "lock" : "locks"} selected</span>
+        <button type="button" onClick=${() => setMarked()}>Select nothing</button>
+        <${BreakLocks} kind=${kind} path=${path} subQueue=${subQueue} numbers=${chosen} place=${key} onDone=${setMarked} />
+      </div>`
+    }
+    <${Outcome} place=${key} />
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
     <${Table} noun=${["lock", "locks"]} label=${`Locks of ${visible(path)}`} columns=${lockColumns(hasSessions && subQueue === "")} rows=${list.rows} total=${list.total} scope=${key}
-      keyOf=${(row) => `${row.sessionId ?? ""} ${row.sequenceNumber}`} hrefOf=${hrefOf} sort=${sort} onSort=${(name) => setQuery({ sort: name })}
+      keyOf=${(row) => (hasOwn ? String(row.sequenceNumber) : row.sessionId)} hrefOf=${hrefOf} marked=${marked} onMark=${hasOwn && mayOperate ? setMarked : undefined} sort=${sort} onSort=${(name) => setQuery({ sort: name })}
       hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}
       empty=${list.error ? null : html`<${Empty} title="Nothing is locked${where}"><p>A consumer that receives under lock holds its messages here until it settles them.</p><//>`} />`;
 }
@@ -134,6 +108,7 @@ export function Sessions({ kind, path, query }) {
 function Session({ kind, path, id, row }) {
   const base = entityPath(kind, path);
   const hasState = row?.stateSize > 0;
+  const place = `${base} ${id}`;
   const state = useResource(hasState ? `state ${base} ${id} ${row.stateSetAtUtc}` : undefined, (signal) => getBytes(`${base}/sessions/${encodeURIComponent(id)}/state`, 0, STATE_BYTES, signal), { every: 0 });
   const text = state.value && utf8(state.value.bytes, state.value.total > state.value.bytes.length);
   return html`<section class="panel" aria-label="Session">
@@ -145,8 +120,89 @@ function Session({ kind, path, id, row }) {
       ["State set", row?.stateSetAtUtc && html`<${Moment} at=${row.stateSetAtUtc} />`],
       ["State", row && !hasState ? "none" : undefined],
     ]} />
+    <${Outcome} place=${place} />
+    ${row?.lock && html`<${BreakSession} kind=${kind} path=${path} id=${id} messageCount=${row.activeMessageCount} place=${place} />`}
+    ${row && html`<${ChangeState} kind=${kind} path=${path} id=${id} stateSize=${row.stateSize} isHeld=${Boolean(row.lock)} place=${place} />`}
     <${Problem} error=${state.error} onRetry=${state.refresh} />
     ${state.value && (text === undefined ? html`<p class="quiet">The state is ${size(state.value.total)} of bytes that are not text.</p>` : html`<pre class="text state-text" tabindex="0" aria-label="State"><${Text} value=${text} lines=${true} /></pre>`)}
     ${state.value && state.value.total > state.value.bytes.length && html`<p class="quiet">The first ${size(state.value.bytes.length)} of ${size(state.value.total)}.</p>`}
+  </section>`;
+}
+
+const PAGE = 200;
+const sum = (client, name) => client.links.reduce((total, link) => total + Number(link[name]), 0);
+
+const clientColumns = [
+  { id: "id", name: "Client", width: 76, align: "right", rank: 4, mono: true, cell: (row) => String(row.clientId) },
+  { id: "name", name: "Name", width: 230, isWide: true, rank: 1, cell: (row) => html`<${Text} value=${row.name ?? "–"} max=${120} />` },
+  { id: "transport", name: "Transport", width: 100, rank: 2, cell: (row) => visible(row.transport) },
+  { id: "address", name: "Address", width: 190, rank: 5, mono: true, cell: (row) => html`${visible(row.address ?? "–")}${row.isByProxy ? html` <span class="quiet">proxy</span>` : null}` },
+  { id: "policy", name: "Policy", width: 110, rank: 7, cell: (row) => html`<${Text} value=${row.policy ?? "–"} max=${60} />` },
+  { id: "since", name: "Connected", width: 100, align: "right", rank: 3, cell: (row) => html`<${Age} at=${row.connectedAtUtc} />`, exact: (row) => exact(row.connectedAtUtc, zone()) },
+  { id: "last", name: "Last active", width: 104, align: "right", rank: 3, cell: (row) => html`<${Age} at=${row.lastActivityUtc} />`, exact: (row) => exact(row.lastActivityUtc, zone()) },
+  { id: "links", name: "Links", width: 72, align: "right", rank: 4, cell: (row) => number(row.linkCount) },
+  { id: "hand", name: "In hand", width: 84, align: "right", rank: 3, cell: (row) => number(sum(row, "unsettledCount")) },
+  { id: "credit", name: "Credit", width: 80, align: "right", rank: 6, cell: (row) => number(sum(row, "credit")) },
+];
+
+export function Clients({ query }) {
+  usePageTitle("Clients");
+  const [name, path, transport, selected] = ["name", "path", "transport", "client"].map((key) => query.get(key) ?? "");
+  const asked = { name, path, transport };
+  const key = `clients ${JSON.stringify(asked)}`;
+  const list = usePages(key, async (after, signal) => {
+    const answer = await get("clients", { ...asked, top: PAGE, after }, signal);
+    return { rows: answer.clients, next: answer.next, total: answer.total };
+  }, { kind: "clients", subject: { name: "clients", query: { ...(name && { name }), ...(path && { path }), ...(transport && { transport }), top: PAGE } } });
+  const client = list.rows.find((row) => String(row.clientId) === selected);
+  const isFiltered = name !== "" || path !== "" || transport !== "";
+  return html`<div class="page fill">
+    <h1>Clients</h1>
+    <div class="tools">
+      <${SearchField} label="Part of the name" value=${name} onChange=${(value) => setQuery({ name: value, client: "" })} />
+      <${SearchField} label="Path of an entity" value=${path} onChange=${(value) => setQuery({ path: value, client: "" })} />
+      <label>Transport <select value=${transport} onChange=${(event) => setQuery({ transport: event.currentTarget.value, client: "" })}>
+        ${["", "amqp", "http", "websocket", "inproc"].map((one) => html`<option key=${one} value=${one} selected=${one === transport}>${one || "all"}</option>`)}
+      </select></label>
+    </div>
+    <${Problem} error=${list.error} onRetry=${list.refresh} />
+    ${selected && html`<${Client} id=${selected} client=${client} isRead=${list.at > 0} />`}
+    <${Table} noun=${["client", "clients"]} label="Clients" columns=${clientColumns} rows=${list.rows} total=${list.total} keyOf=${(row) => String(row.clientId)} scope=${key}
+      hrefOf=${(row) => href(["clients"], { ...asked, client: row.clientId })} selected=${selected || undefined}
+      hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}
+      empty=${list.error ? null : html`<${Empty} title=${isFiltered ? "No client matches" : "No client is connected"}>${isFiltered && html`<p><button type="button" onClick=${() => setQuery({ name: "", path: "", transport: "" })}>Show all clients</button></p>`}<//>`} />
+  </div>`;
+}
+
+function Client({ id, client, isRead }) {
+  const place = `client ${id}`;
+  if (!client) {
+    return isRead ? html`<${Outcome} place=${place} /><p class="notice">Client ${visible(id)} is not connected. <button type="button" onClick=${() => setQuery({ client: "" })}>Close</button></p>` : null;
+  }
+  const { links, linkCount } = client;
+  return html`<section class="panel" aria-label="Client">
+    <div class="beside-head"><h2>Client ${client.clientId} <span class="mono"><${Text} value=${client.name ?? ""} max=${200} /></span></h2>
+      <button type="button" onClick=${() => setQuery({ client: "" })}>Close</button></div>
+    <${Facts} rows=${[
+      ["Transport", visible(client.transport)],
+      ["Address", client.address && html`<span class="mono">${visible(client.address)}</span>${client.isByProxy ? " of a proxy" : ""}`],
+      ["Policy", client.policy && html`<${Text} value=${client.policy} />`],
+      ["Connected", html`<${Moment} at=${client.connectedAtUtc} />`],
+      ["Last active", html`<${Moment} at=${client.lastActivityUtc} />`],
+    ]} />
+    <${Outcome} place=${place} />
+    <${CloseClient} client=${client} unsettledCount=${sum(client, "unsettledCount")} place=${place} />
+    ${
+      links.length > 0 &&
+      html`<div class="table-scroll small-scroll" role="region" tabindex="0" aria-label="Links"><table class="plain">
+      <thead><tr><th scope="col">Entity</th><th scope="col">Role</th><th scope="col">Mode</th><th scope="col">Session</th><th scope="col" class="right">Credit</th><th scope="col" class="right">Delivered</th><th scope="col" class="right">In hand</th></tr></thead>
+      <tbody>${links.map(
+        (link, place) => html`<tr key=${place}><th scope="row" class="mono"><a href=${entityHref(kindOfPath(link.path), link.path.replace(/\/\$.*$/, ""))}><${Text} value=${link.path} /></a></th>
+          <td>${link.role}</td><td>${{ peekLock: "under lock", receiveAndDelete: "receive and delete" }[link.mode] ?? "–"}</td><td class="mono"><${Text} value=${link.sessionId ?? "–"} max=${80} /></td>
+          <td class="right">${number(link.credit)}</td><td class="right">${number(link.deliveredCount)}</td><td class="right">${number(link.unsettledCount)}</td></tr>`,
+      )}</tbody></table></div>`
+    }
+    ${links.length === 0 && html`<p class="quiet">It has no link to an entity that you may read.</p>`}
+    ${linkCount > links.length && links.length > 0 && html`<p class="quiet">${number(links.length)} of ${number(linkCount)} links.</p>`}
   </section>`;
 }

@@ -2,17 +2,18 @@
 // Entry: chooses the page by the address, and draws it inside of the frame.
 
 import { needsToken } from "./api.js";
-import { Clients } from "./clients.js";
 import { Entities } from "./entities.js";
 import { Entity } from "./entity.js";
 import { Frame } from "./frame.js";
 import { Message } from "./message.js";
 import { Overview } from "./overview.js";
-import { Empty } from "./parts.js";
+import { Empty, late } from "./parts.js";
 import { route } from "./route.js";
 import { Schedule } from "./schedule.js";
 import { Settings, SignIn } from "./settings.js";
 import { html, render, useEffect, useErrorBoundary, useRef } from "./view.js";
+
+const Clients = late(() => import("./holders.js"), "Clients");
 
 function Page() {
   const { parts, query } = route.use();

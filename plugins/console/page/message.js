@@ -5,9 +5,8 @@ import { addressOf, entityPath, get, SUB_QUEUES } from "./api.js";
 import { Body } from "./body.js";
 import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, propertyText, propertyType, quoted, size, visible } from "./format.js";
-import { Lock } from "./holders.js";
 import { useKeys } from "./keys.js";
-import { announce, copy, Copy, Facts, late, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { announce, copy, Copy, Facts, late, Lock, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
 import { useResource } from "./resource.js";
 import { entityHref, go, setQuery } from "./route.js";
 import { html, useState } from "./view.js";
@@ -33,6 +32,9 @@ function copies(kind, path, tab, head) {
   ];
 }
 
+const BreakLocks = late(() => import("./actions.js"), "BreakLocks", true);
+const Outcome = late(() => import("./actions.js"), "Outcome", true);
+
 /** Body and properties of a message. */
 export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
   const base = entityPath(kind, path, subQueueOf(tab));
@@ -44,6 +46,7 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
   const properties = Object.entries(head.applicationProperties ?? {});
   const reason = head.applicationProperties?.DeadLetterReason;
   const description = head.applicationProperties?.DeadLetterErrorDescription;
+  const place = `${base} ${sequence}`;
   const text = (value) => (value === undefined ? undefined : html`<span class="mono"><${Text} value=${value} /></span>`);
   const isGone = state.error?.code === "MessageNotFound";
   return html`
@@ -53,12 +56,14 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
       html`<p class="reason"><strong class="bad"><${Text} value=${propertyText(reason)} max=${300} /></strong>
       ${description !== undefined && html`<span><${Text} value=${propertyText(description)} max=${4000} /></span>`}</p>`
     }
+    <${Outcome} place=${place} />
     <div class=${`message ${isNarrow ? "narrow" : ""}`}>
       <section class="message-body" aria-label="Body"><${Body} key=${`${base} ${sequence}`} path=${base} head=${head} /></section>
       <section class="message-facts" aria-label="Properties">
         <${Facts} rows=${[
           ["State", html`<${State} name=${head.isExpired ? "expired" : head.state} />`],
-          ["Lock", head.lock && html`<${Lock} lock=${head.lock} isLong=${true} />`],
+          ["Lock", head.lock && html`<${Lock} lock=${head.lock} isLong=${true} />
+            ${head.lock.isOfSession ? html`<p><a href=${entityHref(kind, path, "sessions", { session: head.sessionId })}>Session</a></p>` : html`<${BreakLocks} kind=${kind} path=${path} subQueue=${subQueueOf(tab)} numbers=${[head.sequenceNumber]} place=${place} />`}`],
           ["Enqueued", html`<${Moment} at=${head.enqueuedTimeUtc} />`],
           ["Due", head.scheduledEnqueueTimeUtc && html`<${Moment} at=${head.scheduledEnqueueTimeUtc} />`],
           ["Delayed until", head.delayedUntilUtc && html`<${Moment} at=${head.delayedUntilUtc} />`],

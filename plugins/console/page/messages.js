@@ -4,15 +4,14 @@
 import { addressOf, entityPath, get, getBytes, now, subscriptionParts } from "./api.js";
 import { utf8 } from "./decode.js";
 import { exact, number, propertyText, quoted, size, visible } from "./format.js";
-import { Lock } from "./holders.js";
 import { format, read, readPath, valueAt } from "./json.js";
 import { useKeys } from "./keys.js";
 import { MessageView } from "./message.js";
-import { Age, Choice, Commands, Copy, Empty, Problem, SearchField, State, Text } from "./parts.js";
+import { Age, Choice, Commands, Copy, Empty, late, Lock, Problem, SearchField, State, Text } from "./parts.js";
 import { preferences, prefer, Store } from "./preferences.js";
 import { usePages } from "./resource.js";
 import { entityHref, go, setQuery } from "./route.js";
-import { Table } from "./table.js";
+import { Table, useMarks } from "./table.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
 const STATES = ["active", "locked", "deferred", "delayed", "scheduled", "expired", "transferring"];
@@ -171,8 +170,11 @@ function useColumns(set, base) {
   return { ids, list: at < 0 ? [...known, ...properties] : [...known.slice(0, at), ...properties, ...known.slice(at)] };
 }
 
-const NONE = /** @type {Set<string>} */ (new Set());
+const [BreakLocks, CancelScheduled, Outcome] = ["BreakLocks", "CancelScheduled", "Outcome"].map((name) => late(() => import("./actions.js"), name, true));
 const byNumber = (one, other) => (BigInt(one) < BigInt(other) ? -1 : 1);
+
+/** Numbers of selected messages that have a lock of their own. */
+const lockedIn = (rows, marked) => rows.filter(({ sequenceNumber, lock }) => lock && !lock.isOfSession && marked.has(String(sequenceNumber))).map(({ sequenceNumber }) => sequenceNumber);
 
 /** A head in one line of JSON; a number that JavaScript would round is a text. */
 const headLine = (head) => JSON.stringify(head, (_, value) => (typeof value === "bigint" ? String(value) : value));
@@ -196,9 +198,7 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   const base = entityPath(kind, path, subQueue);
   const { ids, list: columns } = useColumns(set, base);
   const key = `heads ${base} ${JSON.stringify(asked)}`;
-  const [marks, setMarks] = useState({ key, keys: /** @type {Set<string>} */ (new Set()) });
-  const marked = marks.key === key ? marks.keys : NONE;
-  const setMarked = (keys) => setMarks({ key, keys });
+  const [marked, setMarked] = useMarks(key);
   const list = usePages(key, async (after, signal) => {
     const start = after === undefined ? {} : { from: undefined, fromUtc: undefined };
     const answer = await get(`${base}/heads`, { ...asked, ...start, count: 200, after }, signal);
@@ -215,7 +215,7 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   useKeys([
     { keys: "v", does: "Show the message beside the list", act: () => isBeside ? setQuery({ at: "" }) : list.rows[0] && setQuery({ at: active.current ?? list.rows[0].sequenceNumber }) },
     ...(isBeside ? [{ keys: "Escape", does: "Close the message", act: () => setQuery({ at: "" }) }] : []),
-    ...(marked.size > 0 && !isBeside ? [{ keys: "Escape", does: "Select nothing", act: () => setMarked(NONE) }] : []),
+    ...(marked.size > 0 && !isBeside ? [{ keys: "Escape", does: "Select nothing", act: () => setMarked() }] : []),
   ]);
   const active = useRef(/** @type {any} */ (undefined));
   const onActive = (head) => {
@@ -257,9 +257,15 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
         <span>${number(marked.size)} ${marked.size === 1 ? noun[0] : noun[1]} selected</span>
         <span class="quiet">Copy</span> <${Copy} label="Numbers" what="numbers of the selection" text=${() => [...marked].sort(byNumber).join("\n")} />
         <${Copy} label="NDJSON" what="heads of the selection" text=${() => list.rows.filter((head) => marked.has(String(head.sequenceNumber))).map(headLine).join("\n")} />
-        <button type="button" onClick=${() => setMarked(NONE)}>Select nothing</button>
+        <button type="button" onClick=${() => setMarked()}>Select nothing</button>
+        ${
+          isScheduled
+            ? html`<${CancelScheduled} kind=${kind} path=${path} numbers=${[...marked].sort(byNumber)} place=${key} onDone=${setMarked} />`
+            : html`<${BreakLocks} kind=${kind} path=${path} subQueue=${subQueue} numbers=${lockedIn(list.rows, marked)} place=${key} onDone=${setMarked} />`
+        }
       </div>`
     }
+    <${Outcome} place=${key} />
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
     <div class=${`split ${isBeside ? "open" : ""}`}>
       <${Table} noun=${noun} label=${`${noun[1]} of ${visible(path)}`} columns=${columns} rows=${list.rows} keyOf=${(head) => String(head.sequenceNumber)}

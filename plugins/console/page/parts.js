@@ -2,8 +2,9 @@
 // Small components that every page uses.
 
 import { ApiError, now } from "./api.js";
-import { age, cut, exact, parts, visible } from "./format.js";
+import { age, cut, exact, number, parts, shortSpan, visible } from "./format.js";
 import { preferences, Store } from "./preferences.js";
+import { href } from "./route.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
 const tick = new Store(0);
@@ -133,8 +134,8 @@ export function Copy({ text, what, label = "Copy" }) {
   return html`<button type="button" class="copy" aria-label=${`${isDone ? "Copied" : label} ${what}`} onClick=${act}>${isDone ? "Copied" : label}</button>`;
 }
 
-/** A component whose module is loaded when it is first shown. */
-export function late(/** @type {() => Promise<any>} */ load, /** @type {string} */ name) {
+/** A component whose module is loaded when it is first shown. A small one shows nothing meanwhile. */
+export function late(/** @type {() => Promise<any>} */ load, /** @type {string} */ name, isSmall = false) {
   let module = /** @type {any} */ (undefined);
   return function Late(props) {
     const [found, setFound] = useState({ module, error: /** @type {unknown} */ (undefined) });
@@ -149,7 +150,7 @@ export function late(/** @type {() => Promise<any>} */ load, /** @type {string} 
     if (found.error) {
       throw found.error;
     }
-    return found.module ? html`<${found.module[name]} ...${props} />` : html`<p class="quiet">Reading…</p>`;
+    return found.module ? html`<${found.module[name]} ...${props} />` : !isSmall && html`<p class="quiet">Reading…</p>`;
   };
 }
 
@@ -241,4 +242,45 @@ export function SearchField({ label, value, onChange, placeholder = "", id = und
     autocomplete="off" spellcheck=${false} data-filter
     onInput=${(event) => setText(event.currentTarget.value)} onKeyDown=${onKey}
   />`;
+}
+
+/** Name of the holder of a lock: its own name, else its address, else its transport. */
+function holderName({ holder }) {
+  return holder ? (holder.name ?? holder.address ?? holder.transport) : undefined;
+}
+
+/** Link to the holder of a lock, while it is connected. */
+export function Holder({ lock }) {
+  const name = holderName(lock);
+  if (name === undefined) {
+    return html`<span class="quiet">unknown</span>`;
+  }
+  const { clientId, isConnected } = lock.holder;
+  const text = html`<${Text} value=${name} max=${80} />`;
+  return isConnected ? html`<a href=${href(["clients"], { client: clientId })} tabindex="-1">${text}</a>` : html`${text} <span class="look">gone</span>`;
+}
+
+/** Time that is left of a lock, as a number and a bar that shrinks. */
+export function Left({ lock }) {
+  const time = useNow();
+  const end = Date.parse(lock.lockedUntilUtc);
+  const start = Date.parse(lock.takenAtUtc);
+  const left = end - time;
+  if (left <= 0) {
+    return html`<span class="quiet">ended</span>`;
+  }
+  // A renewal moves the end; the bar then counts from the last full length that is known.
+  const whole = lock.renewalCount > 0 ? Math.max(left, (end - start) / (lock.renewalCount + 1)) : end - start;
+  return html`<span class="left"><span class="left-text">${shortSpan(left)}</span><span class=${`left-bar ${left < whole / 5 ? "soon" : ""}`} aria-hidden="true"><span style=${{ width: `${Math.min(100, Math.max(2, (left / Math.max(1, whole)) * 100))}%` }}></span></span></span>`;
+}
+
+/** A lock in one line, or with all that is known. */
+export function Lock({ lock, isLong = false }) {
+  if (!isLong) {
+    return html`<${Left} lock=${lock} /> <${Holder} lock=${lock} />`;
+  }
+  const { holder } = lock;
+  return html`<${Left} lock=${lock} /> left${lock.renewalCount > 0 ? `, ${number(lock.renewalCount)} renewals` : ""}, held by <${Holder} lock=${lock} />
+    ${holder && html`<br /><span class="quiet">${[visible(holder.transport), holder.address && visible(holder.address), holder.policy && `policy ${visible(holder.policy)}`].filter(Boolean).join(", ")}</span>`}
+    <br />taken <${Moment} at=${lock.takenAtUtc} />`;
 }

@@ -53,6 +53,14 @@ function useSteadyRows(rows, keyOf, isHeld, scope) {
   return answer;
 }
 
+const NONE = /** @type {Set<string>} */ (new Set());
+
+/** Keys of selected rows, and a function that changes them. Another list has another selection. */
+export function useMarks(/** @type {string} */ scope) {
+  const [marks, setMarks] = useState({ scope, keys: NONE });
+  return /** @type {const} */ ([marks.scope === scope ? marks.keys : NONE, (/** @type {Set<string>} */ keys = NONE) => setMarks({ scope, keys })]);
+}
+
 /** Words for the number of rows that were read, and of all. */
 function countOf(count, total, hasMore, [one, many]) {
   if (total !== undefined && total > count) {

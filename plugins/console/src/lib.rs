@@ -43,10 +43,10 @@ macro_rules! embedded {
 
 /// Names and contents of all files but the document.
 pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
+    "actions.js",
     "api.js",
     "body.js",
     "chart.js",
-    "clients.js",
     "compare.js",
     "credential.js",
     "decode.js",
@@ -161,6 +161,10 @@ mod tests {
 
     use super::*;
 
+    /// Modules that are loaded when they are first shown.
+    const LATE: [&str; 6] =
+        ["actions.js", "chart.js", "compare.js", "holders.js", "rules.js", "tail.js"];
+
     fn page() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))
     }
@@ -238,8 +242,7 @@ mod tests {
             {
                 assert!(!content.contains(forbidden), "{name} has {forbidden}");
             }
-            let is_late =
-                ["chart.js", "compare.js", "main.js", "rules.js", "tail.js"].contains(&name);
+            let is_late = name == "main.js" || LATE.contains(&name);
             let preload = format!("<link rel=\"modulepreload\" href=\"assets/{name}\">");
             assert!(is_late || DOCUMENT.contains(&preload), "{preload}");
         }
