@@ -124,12 +124,12 @@ fn the_console_works_in_chromium() {
     );
 }
 
-/// Actions of the console.
+/// Actions and searches of the console.
 #[test]
 fn the_console_acts_and_searches() {
     let served = Served::with(&["--ephemeral"]);
     node(
-        &["console-actions.test.js"],
+        &["console-actions.test.js", "console-search.test.js"],
         &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
     );
 }

@@ -88,7 +88,7 @@ async function send(url, { method = "GET", headers = {}, signal, timeout = TIMEO
     response = await fetch(url, {
       method,
       body,
-      headers: { ...(authorization && { Authorization: authorization }), ...headers },
+      headers: { ...(authorization && { Authorization: authorization }), ...(method !== "GET" && { "Content-Type": "application/json", "Peeklock-Page": "1" }), ...headers },
       cache: "no-store",
       credentials: "omit",
       referrerPolicy: "no-referrer",
@@ -166,15 +166,14 @@ export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
  * @param {Record<string, string>} [headers]
  */
 export async function change(method, path, body = {}, headers = {}) {
-  const response = await send(address(API, path), { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json", ...headers } });
+  const response = await send(address(API, path), { method, body: JSON.stringify(body), headers });
   const text = await response.text();
   return text === "" ? undefined : noteClock(text);
 }
 
-/** Opens the event stream of subjects. */
-export async function openStream(/** @type {object} */ request, /** @type {AbortSignal} */ signal) {
-  const headers = { "Content-Type": "application/json" };
-  const response = await send(address(API, "watch"), { method: "POST", headers, signal, timeout: 0, body: JSON.stringify(request) });
+/** Opens an event stream: `watch` or `search`. */
+export async function openStream(/** @type {string} */ path, /** @type {object} */ request, /** @type {AbortSignal} */ signal) {
+  const response = await send(address(API, path), { method: "POST", signal, timeout: 0, body: JSON.stringify(request) });
   return /** @type {ReadableStream<Uint8Array>} */ (response.body);
 }
 

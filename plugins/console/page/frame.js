@@ -16,6 +16,7 @@ const FOUND_MAX = 12;
 const PAGES = [
   ["overview", "Overview", []],
   ["entities", "Entities", ["entities"]],
+  ["search", "Search", ["search"]],
   ["schedule", "Schedule", ["schedule"]],
   ["clients", "Clients", ["clients"]],
   ["settings", "Settings", ["settings"]],

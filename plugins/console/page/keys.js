@@ -17,6 +17,7 @@ let prefixAt = 0;
 const PAGES = [
   ["g o", "Overview", []],
   ["g e", "Entities", ["entities"]],
+  ["g f", "Search", ["search"]],
   ["g s", "Schedule", ["schedule"]],
   ["g c", "Clients", ["clients"]],
   ["g t", "Settings", ["settings"]],

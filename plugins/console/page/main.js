@@ -13,6 +13,7 @@ import { Schedule } from "./schedule.js";
 import { Settings, SignIn } from "./settings.js";
 import { html, render, useEffect, useErrorBoundary, useRef } from "./view.js";
 
+const Search = late(() => import("./search.js"), "Search");
 const Clients = late(() => import("./holders.js"), "Clients");
 
 function Page() {
@@ -50,6 +51,8 @@ function Page() {
         return html`<${Message} key=${`${page} ${path} ${tab}`} kind=${page} path=${path} tab=${tab} sequence=${sequence} query=${query} />`;
       }
       return path ? html`<${Entity} key=${`${page} ${path}`} kind=${page} path=${path} tab=${tab} query=${query} />` : html`<${Entities} query=${query} />`;
+    case "search":
+      return html`<${Search} query=${query} />`;
     case "schedule":
       return html`<${Schedule} query=${query} />`;
     case "clients":

@@ -10,7 +10,7 @@ import { MessageView } from "./message.js";
 import { Age, Choice, Commands, Copy, Empty, late, Lock, Problem, SearchField, State, Text } from "./parts.js";
 import { preferences, prefer, Store } from "./preferences.js";
 import { usePages } from "./resource.js";
-import { entityHref, go, setQuery } from "./route.js";
+import { entityHref, go, href, setQuery } from "./route.js";
 import { Table, useMarks } from "./table.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
@@ -249,6 +249,7 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
         ${STATES.map((name) => html`<button type="button" key=${name} aria-pressed=${states.includes(name)} onClick=${() => toggle(name)}>${name}</button>`)}
       </fieldset>`
       }
+      <a class="button" href=${href(["search"], { entity: path, sub: { "dead-letters": "deadLetter", "transfer-dead-letters": "transferDeadLetter" }[tab] })}>Search</a>
       <${ColumnChoice} set=${set} ids=${ids} />
     </div>
     ${

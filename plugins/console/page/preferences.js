@@ -1,5 +1,6 @@
 // @ts-check
-// Choices of the person at this browser, kept in `localStorage`: scheme, density, zone, single-letter keys, pinned entities.
+// Choices of the person at this browser, kept in `localStorage`: scheme, density, zone, single-letter keys, pinned
+// entities, columns, searches.
 
 import { useEffect, useState } from "./view.js";
 
@@ -13,6 +14,7 @@ const DEFAULTS = {
   letters: true,
   pinned: /** @type {string[]} */ ([]),
   columns: /** @type {Record<string, string[]>} */ ({}),
+  searches: /** @type {Record<string, string>} */ ({}),
 };
 
 /**

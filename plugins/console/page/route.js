@@ -4,6 +4,7 @@
 //   #/                                            overview
 //   #/entities?path=ord&condition=hasDeadLetters  entities
 //   #/queue/orders/messages/17?state=active       a message of a queue; also with `topic` and `subscription`
+//   #/search?where=reason:timeout&entity=orders   search
 //   #/schedule, #/clients, #/settings
 
 import { Store } from "./preferences.js";

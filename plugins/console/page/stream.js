@@ -80,14 +80,17 @@ export function fitStream(/** @type {Watched[]} */ all) {
   run(current).then(ended, ended);
 }
 
-async function run({ abort, list }) {
-  const reader = (await openStream({ subjects: list.map((one) => one.subject) }, abort.signal)).getReader();
+/**
+ * Yields the names and contents of events. `onSilence` is called when nothing has come for `SILENCE_MS`.
+ * @param {ReadableStream<Uint8Array>} body
+ * @param {() => void} onSilence
+ */
+export async function* events(body, onSilence = () => {}) {
+  const reader = body.getReader();
   const decoder = new TextDecoder();
-  const states = list.map(() => /** @type {any} */ (undefined));
-  list.filter((one) => one.heads).forEach((one) => (one.isStreamed = true));
   let text = "";
   for (;;) {
-    const silence = setTimeout(() => abort.abort(), SILENCE_MS);
+    const silence = setTimeout(onSilence, SILENCE_MS);
     const { done, value } = await reader.read().finally(() => clearTimeout(silence));
     if (done) {
       return;
@@ -97,33 +100,41 @@ async function run({ abort, list }) {
     for (let at = text.indexOf("\n\n"); at >= 0; at = text.indexOf("\n\n")) {
       const [, name, data] = /^event: (\w+)\ndata: (.*)$/s.exec(text.slice(0, at)) ?? [];
       text = text.slice(at + 2);
-      const event = noteClock(data ?? "null");
-      const one = list[event?.subject];
-      if (name === "end") {
-        return;
+      yield /** @type {[string | undefined, any]} */ ([name, noteClock(data ?? "null")]);
+    }
+  }
+}
+
+async function run({ abort, list }) {
+  const body = await openStream("watch", { subjects: list.map((one) => one.subject) }, abort.signal);
+  const states = list.map(() => /** @type {any} */ (undefined));
+  list.filter((one) => one.heads).forEach((one) => (one.isStreamed = true));
+  for await (const [name, event] of events(body, () => abort.abort())) {
+    const one = list[event?.subject];
+    if (name === "end") {
+      return;
+    }
+    if (!one) {
+      continue;
+    }
+    if (one.heads) {
+      one.isStreamed = name !== "error";
+      if (name === "heads") {
+        one.heads(event);
+      } else if (name === "error") {
+        one.error?.(event.code);
       }
-      if (!one) {
-        continue;
-      }
-      if (one.heads) {
-        one.isStreamed = name !== "error";
-        if (name === "heads") {
-          one.heads(event);
-        } else if (name === "error") {
-          one.error?.(event.code);
-        }
-      } else if (name === "error" || event.truncated) {
-        // Reading page by page shows the error, or all rows.
-        one.isStreamed = false;
-        one.isTooLarge = true;
-      } else if (name === "state") {
-        states[event.subject] = event.state;
-        one.isStreamed = true;
-        one.take(event.state);
-      } else if (name === "change" && states[event.subject]) {
-        states[event.subject] = changed(states[event.subject], event);
-        one.take(states[event.subject]);
-      }
+    } else if (name === "error" || event.truncated) {
+      // Reading page by page shows the error, or all rows.
+      one.isStreamed = false;
+      one.isTooLarge = true;
+    } else if (name === "state") {
+      states[event.subject] = event.state;
+      one.isStreamed = true;
+      one.take(event.state);
+    } else if (name === "change" && states[event.subject]) {
+      states[event.subject] = changed(states[event.subject], event);
+      one.take(states[event.subject]);
     }
   }
 }

@@ -70,6 +70,7 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "route.js",
     "rules.js",
     "schedule.js",
+    "search.js",
     "settings.js",
     "stream.js",
     "style.css",
@@ -82,7 +83,7 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "vendor/preact.js",
     "vendor/uplot.js",
 ];
-const FILE_COUNT: usize = 38;
+const FILE_COUNT: usize = 39;
 
 /// A file of the console.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,8 +163,8 @@ mod tests {
     use super::*;
 
     /// Modules that are loaded when they are first shown.
-    const LATE: [&str; 6] =
-        ["actions.js", "chart.js", "compare.js", "holders.js", "rules.js", "tail.js"];
+    const LATE: [&str; 7] =
+        ["actions.js", "chart.js", "compare.js", "holders.js", "rules.js", "search.js", "tail.js"];
 
     fn page() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))
