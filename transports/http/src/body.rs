@@ -252,6 +252,14 @@ fn made_bytes(text: &[u8]) -> u64 {
     bytes
 }
 
+/// Whether `Content-Type` is JSON; none if there is no such header.
+pub(crate) fn is_json(request: &HttpRequest) -> Option<bool> {
+    let value = request.headers().get(header::CONTENT_TYPE)?.to_str().unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    let known = ["application/json", "application/merge-patch+json"];
+    Some(known.iter().any(|one| media_type.eq_ignore_ascii_case(one)))
+}
+
 /// Reads a body as JSON; an empty one reads as an empty object. The returned body keeps only its
 /// memory reservation.
 pub(crate) async fn read_json<T: DeserializeOwned>(
@@ -259,14 +267,7 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     payload: &mut web::Payload,
 ) -> Result<(T, RequestBody), Refusal> {
     let site = &exchange.site;
-    let content_type = exchange.request.headers().get(header::CONTENT_TYPE);
-    let is_json = content_type.is_none_or(|value| {
-        let value = value.to_str().unwrap_or_default();
-        let media_type = value.split(';').next().unwrap_or_default().trim();
-        media_type.eq_ignore_ascii_case("application/json")
-            || media_type.eq_ignore_ascii_case("application/merge-patch+json")
-    });
-    if !is_json {
+    if is_json(&exchange.request) == Some(false) {
         return Err(Refusal::argument("the Content-Type must be application/json")
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             .closing());

@@ -16,6 +16,7 @@ use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Access, Entity};
 
+use crate::body;
 use crate::deadline::Deadline;
 use crate::delivery::Delivery;
 use crate::error::Refusal;
@@ -208,6 +209,40 @@ pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Ref
         let reason = Rejection::unauthorized(foreign.to_string());
         Refusal::from(reason.with_cause("origin").with_peer(peer)).with_status(status).closing()
     })
+}
+
+/// Header of every request with which a page of this origin writes to the JSON API. A form or link
+/// cannot send it, and a script of another origin only with its permission.
+const PAGE_HEADER: &str = "peeklock-page";
+/// Header in which a browser reports the site of the page that makes a request.
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// Refuses a request of the JSON API that a page of another site has caused, and one that writes
+/// without the marks of a page of this origin (CON-70). A request with an `Origin` has passed
+/// [`check_origin`]. A program that is no browser sends neither `Origin` nor `Sec-Fetch-Site`, and
+/// no page can mislead it.
+pub(crate) fn check_page(request: &HttpRequest) -> Result<(), Refusal> {
+    let headers = request.headers();
+    let refuse = |detail: &str| {
+        let peer = request.conn_data::<Principal>().and_then(|principal| principal.peer);
+        let reason = Rejection::unauthorized(detail.to_owned());
+        let refusal = Refusal::from(reason.with_cause("origin").with_peer(peer));
+        Err(refusal.with_status(StatusCode::FORBIDDEN).closing())
+    };
+    let has_origin = headers.contains_key(header::ORIGIN);
+    let is_foreign = |site: &header::HeaderValue| site != "same-origin" && site != "none";
+    if !has_origin && headers.get_all(FETCH_SITE).any(is_foreign) {
+        return refuse("a page of another site may not use this API");
+    }
+    let is_page = has_origin || headers.contains_key(FETCH_SITE);
+    let is_marked = headers.contains_key(PAGE_HEADER) && body::is_json(request) == Some(true);
+    if is_page && !request.method().is_safe() && !is_marked {
+        return refuse(
+            "a page must send the header Peeklock-Page and Content-Type: application/json with \
+             this request",
+        );
+    }
+    Ok(())
 }
 
 /// Returns the only host that the request names, in its target or in its header; none if they

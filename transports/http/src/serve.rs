@@ -25,7 +25,7 @@ use peeklock_listen::relayed::is_proxy_header;
 use crate::atom::{self, AtomRoute};
 use crate::deadline::Deadline;
 use crate::error::{Answer, Circumstances, Form, Refusal};
-use crate::exchange::{Exchange, check_origin, token};
+use crate::exchange::{Exchange, check_origin, check_page, token};
 use crate::route::{self, ApiRoute, Probe, Route};
 use crate::site::Site;
 use crate::socket::{Connection, Socket};
@@ -130,6 +130,9 @@ impl Exchange {
             let Some(route) = route else {
                 return Err(Refusal::argument("the path is not percent-encoded UTF-8"));
             };
+            if let Route::Api(_) = route {
+                check_page(&self.request)?;
+            }
             self.dispatch(route, payload).await
         };
         match self.deadline.keep(answer).await {

@@ -407,6 +407,57 @@ async fn a_foreign_origin_is_refused() {
     server.stop().await;
 }
 
+/// CON-70: a page of another site reaches no operation of the JSON API, and a page of this origin
+/// writes only with its header and `application/json`. Programs that are no browser need neither.
+#[tokio::test]
+async fn pages_of_other_sites_are_refused() {
+    let mut plan = Plan::new();
+    plan.config.allowed_origins = vec!["https://console.example".to_owned()];
+    let server = plan.start().await;
+    let own = format!("Origin: http://{}", server.address);
+    let json = "Content-Type: application/json";
+    let page = "Peeklock-Page: 1";
+    let read = "GET /$api/v1/queues";
+    let write = "POST /$api/v1/queues/q/messages";
+    for (status, head) in [
+        (200, read.to_owned()),
+        (200, format!("{read}\nSec-Fetch-Site: none")),
+        (200, format!("{read}\nSec-Fetch-Site: same-origin")),
+        (403, format!("{read}\nSec-Fetch-Site: same-site")),
+        (403, format!("{read}\nSec-Fetch-Site: cross-site")),
+        (403, format!("{read}\nSec-Fetch-Site: same-origin\nSec-Fetch-Site: cross-site")),
+        (200, format!("{read}\nSec-Fetch-Site: cross-site\nOrigin: https://console.example")),
+        (201, write.to_owned()),
+        (201, format!("{write}\n{json}\n{page}\n{own}\nSec-Fetch-Site: same-origin")),
+        (201, format!("{write}\n{json}\n{page}\nOrigin: https://console.example")),
+        (403, format!("{write}\n{json}\n{own}")),
+        (403, format!("{write}\n{page}\n{own}")),
+        (403, format!("{write}\nContent-Type: text/plain\n{page}\n{own}")),
+        (403, format!("{write}\n{json}\nSec-Fetch-Site: same-origin")),
+        (403, format!("{write}\n{json}\n{page}\nSec-Fetch-Site: cross-site")),
+    ] {
+        let answer = server.ask(&head, if head.starts_with("GET") { "" } else { "{}" }).await;
+        assert_eq!(answer.status, status, "{head}: {}", answer.text());
+    }
+    // Each request that changes something, with or without a body.
+    for head in [
+        "PUT /$api/v1/queues/new",
+        "PATCH /$api/v1/queues/q",
+        "DELETE /$api/v1/queues/q",
+        "POST /$api/v1/queues/q/messages/purge",
+        "POST /$api/v1/queues/q/locks/break",
+        "DELETE /$api/v1/clients/1",
+        "POST /$api/v1/sign-in",
+    ] {
+        let answer = server.ask(&format!("{head}\n{own}"), "").await;
+        assert_eq!(answer.status, 403, "{head}");
+        assert!(answer.text().contains("Peeklock-Page"), "{}", answer.text());
+    }
+    let queue = server.ask("GET /$api/v1/queues/q", "").await.json();
+    assert_eq!(queue["runtime"]["activeMessageCount"], 3);
+    server.stop().await;
+}
+
 /// SEC-17: anonymous access beyond loopback must be requested explicitly.
 #[tokio::test]
 async fn an_open_listener_beyond_loopback_is_refused() {
