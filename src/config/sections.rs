@@ -406,6 +406,10 @@ own_section! {
         ///
         /// Clients over AMQP, WebSocket and the REST data plane keep their rights
         read_only: bool = false, Text("");
+        /// Entities that the JSON API neither deletes nor purges
+        ///
+        /// A subscription also protects its topic. For example ["orders", "news/Subscriptions/audit"]
+        protect: Vec<String> = Vec::new(), Text("paths");
     }
 }
 

@@ -105,6 +105,8 @@ pub struct HttpConfig {
     /// `console.anonymous_role`: highest role of clients of the JSON API without credentials. None:
     /// admin on loopback, viewer elsewhere.
     pub anonymous_role: Option<Ceiling>,
+    /// `console.protect`: paths of entities that the JSON API neither deletes nor purges (CON-64).
+    pub protected: Vec<String>,
     /// Renders `/metrics`; none for no such page.
     pub metrics: Option<MetricsHook>,
     /// Files under `/$console/`; none for no console.
@@ -139,6 +141,7 @@ impl Default for HttpConfig {
             i_know: false,
             role_max: Ceiling::Admin,
             anonymous_role: None,
+            protected: Vec::new(),
             metrics: None,
             console: None,
             readiness: None,

@@ -37,6 +37,7 @@ use actix_web::http::{Method, StatusCode, header};
 use actix_web::web::{self, Bytes};
 use peeklock_core::error::Rejection;
 use peeklock_core::management::Page;
+use peeklock_core::path::subscription_path;
 use peeklock_core::time::Timestamp;
 use peeklock_json::size_in_json;
 use serde::Serialize;
@@ -154,6 +155,34 @@ fn refuse_unknown(query: &str, known: &[&str]) -> Result<(), Refusal> {
     )))
 }
 
+/// Refuses to delete or purge an entity of `console.protect`: the entity, its sub-queues, and the
+/// topic of a subscription (CON-64).
+fn refuse_protected(exchange: &Exchange, method: &Method, route: &ApiRoute) -> Result<(), Refusal> {
+    let is_delete = method == Method::DELETE;
+    let path = match route {
+        ApiRoute::Queue { queue: path } | ApiRoute::Topic { topic: path } if is_delete => {
+            path.clone()
+        }
+        ApiRoute::Subscription { topic, name } if is_delete => subscription_path(topic, name),
+        ApiRoute::Message { queue, name } if messages::is_purge(name) => queue.clone(),
+        _ => return Ok(()),
+    };
+    let entity = path.split("/$").next().unwrap_or_default().to_ascii_lowercase();
+    let subscriptions = format!("{entity}/subscriptions/");
+    let is_kept = |kept: &String| {
+        let kept = kept.to_ascii_lowercase();
+        kept == entity || (is_delete && kept.starts_with(&subscriptions))
+    };
+    match exchange.site.config.protected.iter().find(|kept| is_kept(kept)) {
+        None => Ok(()),
+        Some(kept) => Err(Rejection::invalid_operation(format!(
+            "`{kept}` is protected by the setting console.protect, so this API does not delete or \
+             purge it"
+        ))
+        .into()),
+    }
+}
+
 /// Carries out an operation; the resource must have the method.
 pub(crate) async fn dispatch(
     exchange: &Exchange,
@@ -162,6 +191,7 @@ pub(crate) async fn dispatch(
     route: &ApiRoute,
 ) -> Answer {
     refuse_unknown(exchange.query(), parameters(method, route))?;
+    refuse_protected(exchange, method, route)?;
     match route {
         ApiRoute::Document => document(exchange).await,
         ApiRoute::Queues => queues::list(exchange).await,

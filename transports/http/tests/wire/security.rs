@@ -458,6 +458,39 @@ async fn pages_of_other_sites_are_refused() {
     server.stop().await;
 }
 
+/// CON-64: a protected entity is neither deleted nor purged over the JSON API; other changes work.
+#[tokio::test]
+async fn protected_entities_are_neither_deleted_nor_purged() {
+    let mut plan = Plan::new();
+    plan.config.protected = vec!["Q".to_owned(), "news/Subscriptions/audit".to_owned()];
+    let server = plan.start().await;
+    for head in ["topics/news", "topics/news/subscriptions/audit", "topics/other"] {
+        assert_eq!(server.ask(&format!("PUT /$api/v1/{head}"), "{}").await.status, 201, "{head}");
+    }
+    server.send("a").await;
+    for head in [
+        "DELETE /$api/v1/queues/q",
+        "POST /$api/v1/queues/q/messages/purge",
+        "POST /$api/v1/queues/q/messages/delete-batch",
+        "POST /$api/v1/queues/q/messages/delete-unlocked",
+        "POST /$api/v1/queues/q%2F$DeadLetterQueue/messages/purge",
+        "DELETE /$api/v1/topics/NEWS",
+        "DELETE /$api/v1/topics/news/subscriptions/Audit",
+        "POST /$api/v1/topics/news/subscriptions/audit/messages/purge",
+    ] {
+        let answer = server.ask(head, "").await;
+        assert_eq!(answer.error().1, "InvalidOperation", "{head}");
+        assert!(answer.text().contains("console.protect"), "{}", answer.text());
+    }
+    let changed = server.ask("PATCH /$api/v1/queues/q", r#"{"lockDuration": "PT1M"}"#).await;
+    assert_eq!(changed.status, 200);
+    assert_eq!(server.ask("DELETE /$api/v1/topics/other", "").await.status, 204);
+    let receive = r#"{"mode": "receiveAndDelete"}"#;
+    let received = server.ask("POST /$api/v1/queues/q/messages/receive", receive).await;
+    assert_eq!(received.json()["messages"].as_array().map(Vec::len), Some(1));
+    server.stop().await;
+}
+
 /// SEC-17: anonymous access beyond loopback must be requested explicitly.
 #[tokio::test]
 async fn an_open_listener_beyond_loopback_is_refused() {

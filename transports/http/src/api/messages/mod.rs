@@ -60,6 +60,12 @@ impl MessageOperation {
     }
 }
 
+/// Whether the operation removes messages without settling them.
+pub(super) fn is_purge(name: &str) -> bool {
+    use MessageOperation::{DeleteBatch, DeleteUnlocked, Purge};
+    matches!(MessageOperation::of(name), Some(DeleteBatch | Purge | DeleteUnlocked))
+}
+
 /// Returns the methods of `/queues/{queue}/messages/{name}`; none if there is no such resource.
 pub(super) fn methods(name: &str) -> Option<&'static str> {
     if MessageOperation::of(name).is_some() {
