@@ -209,6 +209,15 @@ async fn search(flags: &SearchFlags, session: &CommandConnection) -> Result<(), 
     note_end(&progress, &end);
     if shown == 0 {
         note("no message meets the conditions");
+        // A path alone is read as conditions.
+        if let [word] = flags.words.as_slice()
+            && !word.contains(|c: char| c.is_whitespace() || ":~=<>\"".contains(c))
+        {
+            note(&format!(
+                "`{word}` was searched as a text in all entities; `peeklock search {word} ''` lists the messages of \
+                 an entity, `peeklock search {word} TEXT` searches it"
+            ));
+        }
         return Err(Failure::Reported(exit::NOTHING));
     }
     Ok(())

@@ -40,6 +40,10 @@ fn search_finds_messages() {
 
     let (_, log) = broker.ends(6, &["search", "orders", "id=none"]);
     assert!(log.contains("no message meets the conditions"), "{log}");
+    assert!(!log.contains("was searched as a text"), "{log}");
+    let (_, log) = broker.ends(6, &["search", "orders"]);
+    assert!(log.contains("`peeklock search orders ''` lists the messages"), "{log}");
+    assert_eq!(numbers(&["orders", ""]).len(), 3);
     let (_, log) = broker.ends(2, &["search", "orders", "raeson:x"]);
     assert!(log.contains("`raeson` is none of"), "{log}");
     broker.ends(4, &["search", "absent", "x"]);
