@@ -367,7 +367,7 @@ pub enum Excerpt<M, S> {
         locks: Vec<LockRow>,
         /// Position of the next lock to examine, if there are more.
         next: Option<u64>,
-        /// Number of all locks, in sub-queues too.
+        /// Number of the locks among the examined ones.
         count: u64,
     },
     /// Sessions.

@@ -167,21 +167,23 @@ impl Access {
         let (order, wanted) = (query.order, query.count_max as usize);
         let mut locks: Vec<LockRow> = Vec::new();
         let mut bounds = Bounds::begin(&self.broker);
-        let total = loop {
+        let mut total = 0;
+        loop {
             let excerpt = self.excerpt(&entity, Inquiry::Locks(query)).await?;
-            let Excerpt::Locks { locks: rows, next, count: total } = excerpt else {
+            let Excerpt::Locks { locks: rows, next, count } = excerpt else {
                 return Err(self.broker.refuse(unexpected(), path));
             };
+            total += count;
             locks.extend(rows);
             locks.sort_by_key(|row| row.key(order));
             locks.truncate(wanted);
-            let Some(next) = next else { break total };
+            let Some(next) = next else { break };
             if bounds.is_last_command() {
                 let detail = "there are too many locks to sort them; try again later";
                 return Err(self.broker.refuse(Rejection::server_busy(detail), path));
             }
             query.from = next;
-        };
+        }
         let next = locks.last().filter(|_| locks.len() == wanted).map(|last| last.key(order));
         let mut holders = Holders::of(&self.broker);
         let locks = locks.into_iter().map(|row| row.with_holder(|receiver| holders.get(receiver)));

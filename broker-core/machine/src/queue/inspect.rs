@@ -342,7 +342,15 @@ impl Queue {
     fn inspect_locks(&self, sub_queue: SubQueue, query: &LockQuery) -> MachineExcerpt {
         let from = usize::try_from(query.from).unwrap_or(usize::MAX);
         let mut found: Vec<(Cursor, LockIndex)> = Vec::new();
+        let counts = &self.tally.counts;
+        let has_dead_letters = counts.dead_letter + counts.transfer_dead_letter > 0;
+        let is_listed = |sequence| {
+            let is_only = sub_queue == SubQueue::Main && !has_dead_letters;
+            is_only || self.slots.get(sequence).is_some_and(|slot| slot.sub_queue == sub_queue)
+        };
+        let mut count = 0;
         for (index, lock) in self.locks.iter_places(from, LOOKED_UP_MAX) {
+            count += u64::from(is_listed(lock.sequence()));
             let at = match query.order {
                 LockOrder::End => lock.until,
                 LockOrder::Age => lock.taken_at,
@@ -367,7 +375,7 @@ impl Queue {
         let locks = found.into_iter().filter_map(row).take(query.count_max as usize).collect();
         let end = from.saturating_add(LOOKED_UP_MAX);
         let next = (end < self.locks.place_count()).then_some(end as u64);
-        Excerpt::Locks { locks, next, count: self.locks.len() as u64 }
+        Excerpt::Locks { locks, next, count }
     }
 
     /// Lists the first locks of a part of the held sessions, in the order of their holders. A
@@ -377,7 +385,7 @@ impl Queue {
             return Excerpt::Locks { locks: Vec::new(), next: None, count: 0 };
         };
         let mut holds = sessions.holders_from(ReceiverId(query.from)).peekable();
-        let mut locks = Vec::new();
+        let (mut locks, mut count) = (Vec::new(), 0);
         for (session, hold) in holds.by_ref().take(EXAMINED_MAX) {
             let row = LockRow {
                 sequence: hold.locks.first().map_or(SequenceNumber(0), |lock| lock.sequence()),
@@ -387,6 +395,7 @@ impl Queue {
                 lock: session_lock(hold),
             };
             let is_listed = query.after.is_none_or(|last| row.key(query.order) > last);
+            count += u64::from(hold.ended.is_none());
             if is_listed && hold.ended.is_none() {
                 locks.push(row);
             }
@@ -394,7 +403,7 @@ impl Queue {
         locks.sort_by_cached_key(|row| row.key(query.order));
         locks.truncate(query.count_max as usize);
         let next = holds.peek().map(|(_, hold)| hold.receiver.0);
-        Excerpt::Locks { locks, next, count: sessions.counts().locked }
+        Excerpt::Locks { locks, next, count }
     }
 
     /// Lists the first sessions of a part of all, in the order of their names. A caller merges the

@@ -19,9 +19,11 @@ pub(super) fn locks_of(
     let (mut all, mut after) = (Vec::<LockRow>::new(), None);
     loop {
         let (mut page, mut query) = (Vec::new(), LockQuery { order, from: 0, after, count_max });
+        let mut total = 0;
         loop {
             let excerpt = stand.excerpt(sub_queue, &Inquiry::Locks(query));
-            let Excerpt::Locks { locks, next, .. } = excerpt else { panic!("other excerpt") };
+            let Excerpt::Locks { locks, next, count } = excerpt else { panic!("other excerpt") };
+            total += count;
             assert!(locks.is_sorted_by_key(|row| row.key(order)));
             page.extend(locks);
             let Some(next) = next else { break };
@@ -32,6 +34,7 @@ pub(super) fn locks_of(
         after = page.last().map(|row| row.key(order));
         all.extend(page);
         if after.is_none() {
+            assert_eq!(all.len() as u64, total);
             return all;
         }
     }
