@@ -6,6 +6,7 @@
 //! | [`FaultStore`] | a store that completes, fails and forgets at the command of a test |
 //! | [`SimulatedDisk`] | a disk in memory that loses, tears and refuses writes |
 //! | [`manual_journal`] | a journal without threads, one step at a time |
+//! | [`visit_records`] | reads the records of a store on the thread of a test |
 //! | [`Random`] | numbers that look random and repeat from a seed |
 //!
 //! Programs that embed a broker find it in `peeklock::testing`.
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
 use peeklock_store::journal::disk::Disk;
-use peeklock_store::{Journal, JournalConfig, StoreError};
+use peeklock_store::{Journal, JournalConfig, Key, Store, StoreError};
 pub use random::Random;
 pub use simulated_disk::{Call, Fault, Lost, Names, SimulatedDisk};
 
@@ -38,4 +39,16 @@ pub fn manual_journal(
     let identity = u128::from(random.bits());
     let seeds = Box::new(move || u32::try_from(random.below(1 << 32)).unwrap_or(0));
     Journal::manual(disk, config, identity, seeds)
+}
+
+/// Passes the key and value of each record under a prefix to `visit`, ascending by key.
+///
+/// # Errors
+/// See [`Store::scan`].
+pub fn visit_records(
+    store: &dyn Store,
+    prefix: &Key,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), StoreError> {
+    store.scan(prefix.as_bytes(), &mut visit)
 }

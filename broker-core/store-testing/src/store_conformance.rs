@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::visit_records;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
     Batch, BatchId, Fence, KEY_BYTES_MAX, Key, Reserved, Shard, Store, StoreError, Submission,
@@ -197,26 +198,25 @@ fn content(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
 }
 
 /// All records under a prefix; asserts that they are in ascending order.
-fn scan(store: &dyn Store, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn scan(store: &dyn Store, prefix: &Key) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    let scanned = store.scan(prefix, &mut |key, value| found.push((key.to_vec(), value.to_vec())));
+    let note = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+    let scanned = visit_records(store, prefix, note);
     assert!(scanned.is_ok(), "a store can be scanned: {scanned:?}");
     assert!(found.is_sorted_by(|a, b| a.0 < b.0), "a scan ascends by key");
-    assert!(found.iter().all(|(key, _)| key.starts_with(prefix)), "a scan stays in its prefix");
+    let is_in = |(key, _): &(Vec<u8>, Vec<u8>)| key.starts_with(prefix.as_bytes());
+    assert!(found.iter().all(is_in), "a scan stays in its prefix");
     found
 }
 
 fn keys_of(store: &dyn Store, space: u64) -> Vec<Vec<u8>> {
     let prefix = Key::of_space(space);
-    scan(store, prefix.as_bytes())
+    scan(store, &prefix)
         .into_iter()
         .map(|(key, _)| key.get(peeklock_store::SPACE_BYTES..).unwrap_or_default().to_vec())
         .collect()
 }
 
 fn value(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
-    scan(store, key.as_bytes())
-        .into_iter()
-        .find(|(found, _)| found == key.as_bytes())
-        .map(|(_, value)| value)
+    scan(store, key).into_iter().find(|(found, _)| found == key.as_bytes()).map(|(_, value)| value)
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use peeklock_record::{Batch, Key};
 use peeklock_store::journal::{Journal, JournalConfig};
 use peeklock_store::{BatchId, Shard, Store, Submission};
+use peeklock_store_testing::visit_records;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 const SEGMENT_BYTES: u64 = 256 << 10;
@@ -83,7 +84,7 @@ fn log_rolls_after_descriptors_are_free_again() {
     drop(journal);
     let journal: Arc<dyn Store> = Journal::open(&place.0, JournalConfig::default()).unwrap();
     let mut stored = 0;
-    journal.scan(Key::of_space(1).as_bytes(), &mut |_, _| stored += 1).unwrap();
+    visit_records(&*journal, &Key::of_space(1), |_, _| stored += 1).unwrap();
     assert_eq!(stored, BATCHES);
     journal.close().unwrap();
 }

@@ -12,10 +12,10 @@ use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, To
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::management::{Managed, Management, Page};
 use peeklock_core::policies::{KeyText, Policies, PolicyKeys, PolicyUpdate, ROOT_POLICY, WhichKey};
-use peeklock_core::store::{MemoryStore, Shard, Store};
+use peeklock_core::store::{Key, MemoryStore, Shard, Store};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, StartError};
-use peeklock_store_testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore, visit_records};
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -279,9 +279,9 @@ async fn policies_go_with_their_entity() {
         let policy = policies.at(owner, "p").remove(0);
         ended.extend(WhichKey::ALL.map(|which| policy.grant_by(which).epoch.unwrap()));
         let key = policies_key(broker.entity(owner).unwrap().id());
-        assert_eq!(stored(&store, key.as_bytes()), 1);
+        assert_eq!(stored(&store, &key), 1);
         broker.delete(owner, kind).await.unwrap();
-        assert_eq!(stored(&store, key.as_bytes()), 0, "its keys are not kept");
+        assert_eq!(stored(&store, &key), 0, "its keys are not kept");
         assert!(policies.at(owner, "p").is_empty());
     }
     assert!(ended.iter().all(|mark| !mark.is_current()), "SEC-09");
@@ -296,9 +296,9 @@ async fn policies_go_with_their_entity() {
 }
 
 /// Number of records under a key.
-fn stored(store: &Arc<dyn Store>, key: &[u8]) -> usize {
+fn stored(store: &Arc<dyn Store>, key: &Key) -> usize {
     let mut count = 0;
-    store.scan(key, &mut |_, _| count += 1).unwrap();
+    visit_records(&**store, key, |_, _| count += 1).unwrap();
     count
 }
 

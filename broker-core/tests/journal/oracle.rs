@@ -6,6 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::{Batch, Key, Store, StoreError};
+use peeklock_store_testing::visit_records;
 
 /// All spaces that the tests use.
 pub const SPACES: [u64; 6] = [0, 1, 2, 3, 250, u64::MAX];
@@ -88,7 +89,7 @@ impl State {
         let mut records = BTreeMap::new();
         for space in SPACES {
             let mut last: Option<Key> = None;
-            store.scan(Key::of_space(space).as_bytes(), &mut |key, value| {
+            visit_records(store, &Key::of_space(space), |key, value| {
                 let key = Key::from_bytes(key).expect("a key that was stored");
                 assert!(last.is_none_or(|last| last < key), "a scan ascends by key");
                 last = Some(key);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store, StoreError};
-use peeklock_store_testing::{Random, SimulatedDisk, manual_journal};
+use peeklock_store_testing::{Random, SimulatedDisk, manual_journal, visit_records};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State, load, load_range};
@@ -182,7 +182,7 @@ fn compare(journal: &Journal, expected: &State, files: &Files) -> Verdict {
     for space in SPACES {
         let prefix = Key::of_space(space);
         let mut found = Vec::new();
-        let scanned = journal.scan(prefix.as_bytes(), &mut |key, value| {
+        let scanned = visit_records(journal, &prefix, |key, value| {
             found.push((Key::from_bytes(key).unwrap(), value.to_vec()));
         });
         if let Err(error) = scanned {

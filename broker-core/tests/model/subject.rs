@@ -23,6 +23,7 @@ use peeklock_core::store::{
     Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::Timestamp;
+use peeklock_store_testing::visit_records;
 
 use self::words::{report, rests_on_change};
 use crate::generator::{Profile, Random};
@@ -337,13 +338,12 @@ impl Subject {
         let mut machine = Queue::new(ENTITY, blank, self.config, now);
         let key = machine.content_key(SequenceNumber(1));
         let mut restored = Ok(());
-        self.store
-            .scan(&key.as_bytes()[..SPACE_BYTES], &mut |key, value| {
-                if restored.is_ok() {
-                    restored = machine.restore(key, value);
-                }
-            })
-            .expect("the store in memory can be read");
+        visit_records(&self.store, &key.cut(SPACE_BYTES), |key, value| {
+            if restored.is_ok() {
+                restored = machine.restore(key, value);
+            }
+        })
+        .expect("the store in memory can be read");
         restored.expect("every record can be read");
         machine.restored(now);
         machine

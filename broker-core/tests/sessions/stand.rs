@@ -24,6 +24,7 @@ use peeklock_core::store::{
     Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_store_testing::visit_records;
 
 const KEY: [u8; 16] = *b"session tests ke";
 const ENTITY: EntityId = EntityId(7);
@@ -416,11 +417,10 @@ impl Stand {
         let blank = QueueDescription::new("blank", &self.limits);
         let mut machine = Queue::new(ENTITY, blank, self.config, self.now);
         let key = machine.content_key(SequenceNumber(1));
-        self.store
-            .scan(&key.as_bytes()[..SPACE_BYTES], &mut |key, value| {
-                machine.restore(key, value).unwrap();
-            })
-            .unwrap();
+        visit_records(&self.store, &key.cut(SPACE_BYTES), |key, value| {
+            machine.restore(key, value).unwrap();
+        })
+        .unwrap();
         machine.restored(self.now);
         machine.check_invariants().unwrap();
         self.stored_bytes = machine.size_bytes();

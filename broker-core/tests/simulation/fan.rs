@@ -11,7 +11,7 @@ use peeklock_core::message::{Content, Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::rule::RuleDescription;
 use peeklock_core::store::{Key, Store};
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, visit_records};
 
 use crate::image::marker;
 use crate::rules::{Made, Matter, Rule, copies, rule, select};
@@ -122,7 +122,7 @@ pub fn stored_copies(store: &FaultStore, id: EntityId) -> BTreeMap<u64, Copied> 
             slots.push((sequence, slot.sub_queue, slot.overlay_count));
         }
     };
-    store.scan(codec::space_key(id).as_bytes(), &mut visit).expect("the store can be scanned");
+    visit_records(store, &codec::space_key(id), &mut visit).expect("the store can be scanned");
     let copied = |(sequence, sub_queue, overlay_count): (SequenceNumber, SubQueue, u16)| {
         let keys: Vec<Key> = std::iter::once(codec::slot_key(id, sequence))
             .chain((0..overlay_count).map(|at| codec::overlay_key(id, sequence, at)))

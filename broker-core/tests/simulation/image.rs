@@ -10,7 +10,7 @@ use peeklock_core::machine::slot::SlotState;
 use peeklock_core::message::Content;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, visit_records};
 
 /// A message as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,10 +45,8 @@ impl Image {
         let mut keys: Vec<Key> = Vec::new();
         let mut states: Vec<(Key, String, u64)> = Vec::new();
         let mut overlay_records = 0;
-        store
-            .scan(codec::space_key(id).as_bytes(), &mut |key, value| match codec::read_key(key)
-                .expect("every key can be read")
-            {
+        visit_records(store, &codec::space_key(id), |key, value| {
+            match codec::read_key(key).expect("every key can be read") {
                 RecordKey::Description => {
                     let description = codec::read_description(value);
                     image.description = Some(description.expect("a description can be read"));
@@ -82,8 +80,9 @@ impl Image {
                     states.push((key, state.session.to_string(), state.size));
                 }
                 RecordKey::Id { .. } | RecordKey::Rule | RecordKey::Peer(_) => {}
-            })
-            .expect("the store can be scanned");
+            }
+        })
+        .expect("the store can be scanned");
         let mut contents = Vec::new();
         store.pin(&keys, &mut contents);
         for (message, content) in image.messages.iter_mut().zip(contents) {
@@ -108,8 +107,7 @@ impl Image {
     pub fn holds(store: &FaultStore, id: EntityId, sequence: u64) -> bool {
         let key = codec::slot_key(id, SequenceNumber(sequence));
         let mut found = false;
-        store
-            .scan(key.as_bytes(), &mut |stored, _| found |= stored == key.as_bytes())
+        visit_records(store, &key, |stored, _| found |= stored == key.as_bytes())
             .expect("the store can be scanned");
         found
     }

@@ -31,7 +31,7 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Shard, Store, StoreError};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, Room};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, Room, visit_records};
 
 use crate::auditor::Auditor;
 use crate::book::Book;
@@ -515,11 +515,10 @@ fn restored(
     now: Timestamp,
 ) -> Queue {
     let mut queue = Queue::new(id, description.clone(), config, now);
-    store
-        .scan(codec::space_key(id).as_bytes(), &mut |key, value| {
-            queue.restore(key, value).expect("every record can be read");
-        })
-        .expect("the store can be scanned");
+    visit_records(store, &codec::space_key(id), |key, value| {
+        queue.restore(key, value).expect("every record can be read");
+    })
+    .expect("the store can be scanned");
     queue.restored(now);
     queue
 }

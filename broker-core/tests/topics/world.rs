@@ -27,7 +27,7 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Key, Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Crash, Fate, FaultStore};
+use peeklock_store_testing::{Crash, Fate, FaultStore, visit_records};
 
 use crate::oracle::{Seen, Sent, WINDOW};
 
@@ -191,7 +191,7 @@ impl World {
                 queue.restore(key, value).unwrap();
             }
         };
-        self.store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        visit_records(&*self.store, &codec::space_key(id), &mut visit).unwrap();
         queue.restored(self.now);
         let shell = shell(queue, &self.tree, &self.store, &self.limits);
         self.tree.borrow_mut().join_family(id, shell.number());
@@ -346,7 +346,7 @@ fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
     let empty = TopicDescription::new("events", &limits);
     let mut topic = Topic::new(TOPIC, empty, config(), now);
     let mut visit = |key: &[u8], value: &[u8]| topic.restore(key, value).unwrap();
-    store.scan(codec::space_key(TOPIC).as_bytes(), &mut visit).unwrap();
+    visit_records(&**store, &codec::space_key(TOPIC), &mut visit).unwrap();
     topic.restored(now);
     let mut names = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
@@ -355,7 +355,7 @@ fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
         assert_eq!((of, &*name), (TOPIC, &*id.0.to_string()));
         names.push((id, name));
     };
-    store.scan(Key::of_space(0).as_bytes(), &mut visit).unwrap();
+    visit_records(&**store, &Key::of_space(0), &mut visit).unwrap();
     let mut family = Family::new(Arc::clone(topic.description()));
     let mut stored_bytes = topic.size_bytes();
     let mut subscriptions = BTreeMap::new();
@@ -371,7 +371,7 @@ fn restore(store: &Arc<FaultStore>, now: Timestamp) -> Restored {
             }
             _ => queue.restore(key, value).unwrap(),
         };
-        store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        visit_records(&**store, &codec::space_key(id), &mut visit).unwrap();
         queue.restored(now);
         let description = queue.subscription_description().unwrap();
         topic.adopt(id, description, queue.last_sequence(), rules);

@@ -9,7 +9,7 @@ use peeklock_core::machine::slot::SlotState;
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
 use peeklock_core::time::Timestamp;
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, visit_records};
 
 use crate::fan::Fan;
 use crate::ground::marker;
@@ -43,32 +43,31 @@ impl Image {
             let mut keys = Vec::new();
             let mut places = Vec::new();
             let (mut overlays, mut counted) = (0, 0);
-            store
-                .scan(codec::space_key(EntityId(id)).as_bytes(), &mut |key, value| {
-                    match codec::read_key(key).expect("every key can be read") {
-                        RecordKey::Description => {
-                            image.entities.insert(id);
-                        }
-                        RecordKey::Slot(sequence) => {
-                            let (slot, _) = codec::read_slot(value).expect("a slot can be read");
-                            keys.push(Key::from_bytes(key).unwrap());
-                            counted += u64::from(slot.overlay_count);
-                            places.push(Place {
-                                entity: id,
-                                sequence: sequence.0,
-                                sub_queue: slot.sub_queue,
-                                state: slot.state,
-                                hops: slot.hops,
-                                size: u64::from(slot.size),
-                                delivery_count: slot.delivery_count,
-                                delayed_until: codec::read_delay(value).unwrap(),
-                            });
-                        }
-                        RecordKey::Overlay => overlays += 1,
-                        _ => {}
+            visit_records(store, &codec::space_key(EntityId(id)), |key, value| {
+                match codec::read_key(key).expect("every key can be read") {
+                    RecordKey::Description => {
+                        image.entities.insert(id);
                     }
-                })
-                .expect("the store can be scanned");
+                    RecordKey::Slot(sequence) => {
+                        let (slot, _) = codec::read_slot(value).expect("a slot can be read");
+                        keys.push(Key::from_bytes(key).unwrap());
+                        counted += u64::from(slot.overlay_count);
+                        places.push(Place {
+                            entity: id,
+                            sequence: sequence.0,
+                            sub_queue: slot.sub_queue,
+                            state: slot.state,
+                            hops: slot.hops,
+                            size: u64::from(slot.size),
+                            delivery_count: slot.delivery_count,
+                            delayed_until: codec::read_delay(value).unwrap(),
+                        });
+                    }
+                    RecordKey::Overlay => overlays += 1,
+                    _ => {}
+                }
+            })
+            .expect("the store can be scanned");
             assert_eq!(overlays, counted, "overlays of {id} are not with their messages");
             assert!(
                 places.is_empty() || image.entities.contains(&id),

@@ -10,7 +10,7 @@ use peeklock_core::message::{Content, Message, MessageId, Overlay, Value};
 use peeklock_core::path::SubQueue;
 use peeklock_core::store::{Key, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, visit_records};
 
 use crate::ground::marker;
 
@@ -101,7 +101,7 @@ impl Image {
             RecordKey::Overlay => overlays += 1,
             RecordKey::Description | RecordKey::Rule | RecordKey::Peer(_) => {}
         };
-        store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        visit_records(store, &codec::space_key(id), &mut visit).unwrap();
         for (session, key) in states {
             let state = pinned(store, &[key]).remove(0);
             image.states.insert(session.parse().unwrap(), state[0]);

@@ -41,7 +41,7 @@ fn last_value_wins(subject: &Subject<'_>) {
     assert_eq!(value(&*owner.store, &key(1, b"a")), Some(vec![9]));
     owner.put(&key(1, b"a"), b"later");
     subject.check_twice(owner, |store| {
-        assert_eq!(scan(store, key(1, b"").as_bytes()).len(), 1);
+        assert_eq!(scan(store, &key(1, b"")).len(), 1);
         assert_eq!(value(store, &key(1, b"a")), Some(b"later".to_vec()));
     });
 }
@@ -168,11 +168,11 @@ fn scan_shows_its_prefix(subject: &Subject<'_>) {
         owner.put(&key(1, rest), rest);
     }
     subject.check_twice(owner, |store| {
-        assert_eq!(scan(store, key(1, b"").as_bytes()).len(), rests.len());
-        assert_eq!(scan(store, key(1, b"a").as_bytes()).len(), 4);
-        assert_eq!(scan(store, key(1, b"aa").as_bytes()).len(), 1);
-        assert!(scan(store, key(1, b"zz").as_bytes()).is_empty());
-        assert!(scan(store, key(77, b"").as_bytes()).is_empty());
+        assert_eq!(scan(store, &key(1, b"")).len(), rests.len());
+        assert_eq!(scan(store, &key(1, b"a")).len(), 4);
+        assert_eq!(scan(store, &key(1, b"aa")).len(), 1);
+        assert!(scan(store, &key(1, b"zz")).is_empty());
+        assert!(scan(store, &key(77, b"")).is_empty());
     });
 }
 
@@ -245,7 +245,7 @@ fn random_load(subject: &Subject<'_>) {
     subject.check_twice(owner, |store| {
         let mut count = 0;
         for space in 0..3 {
-            for (key, value) in scan(store, Key::of_space(space).as_bytes()) {
+            for (key, value) in scan(store, &Key::of_space(space)) {
                 let Some(key) = Key::from_bytes(&key) else { unreachable!("a key came back") };
                 let (expected_value, expected_content) = &expected[&key];
                 assert_eq!(&value, expected_value);

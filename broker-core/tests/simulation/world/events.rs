@@ -19,6 +19,7 @@ use peeklock_core::machine::any::AnyMachine;
 use peeklock_core::machine::family::Family;
 use peeklock_core::machine::topic::Topic;
 use peeklock_core::rule::Rule as ProductRule;
+use peeklock_store_testing::visit_records;
 
 use super::*;
 use crate::clients::DUPLICATE_KEY;
@@ -216,8 +217,7 @@ impl World {
                 machine.restore(key, value).expect("every record can be read");
             }
         };
-        self.store
-            .scan(codec::space_key(id).as_bytes(), &mut visit)
+        visit_records(&*self.store, &codec::space_key(id), &mut visit)
             .expect("the store can be scanned");
     }
 

@@ -17,8 +17,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::request::Request;
 use peeklock_core::rule::Rule;
 use peeklock_core::shell::tree::Tree;
-use peeklock_core::store::Store;
-use peeklock_store_testing::Fate;
+use peeklock_store_testing::{Fate, visit_records};
 
 use super::{CommandKind, Description, FAN, PLACES, World, check, grove_of};
 use crate::fan::{CATCH_ALL, RULE, rule};
@@ -123,7 +122,7 @@ impl World {
                 machine.restore(key, value).expect("every record can be read");
             }
         };
-        self.store.scan(codec::space_key(id).as_bytes(), &mut visit).unwrap();
+        visit_records(&*self.store, &codec::space_key(id), &mut visit).unwrap();
     }
 
     /// The member with this number in the tree of an entity.

@@ -14,7 +14,7 @@ use peeklock_core::machine::family::Family;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};
-use peeklock_store_testing::{Fate, Random};
+use peeklock_store_testing::{Fate, Random, visit_records};
 
 use super::{Description, Ending, Entity, FAN, World, check, grove_of, path, root_of};
 use crate::ground::{PLANNED, Shared, push, take};
@@ -61,11 +61,10 @@ impl World {
         description: &Description,
     ) -> (u64, Rc<RefCell<Tree>>, Shell<AnyMachine>) {
         let mut machine = description.machine(id, self.config, self.now);
-        self.store
-            .scan(codec::space_key(id).as_bytes(), &mut |key, value| {
-                machine.restore(key, value).expect("every record can be read");
-            })
-            .unwrap();
+        visit_records(&*self.store, &codec::space_key(id), |key, value| {
+            machine.restore(key, value).expect("every record can be read");
+        })
+        .unwrap();
         machine.restored(self.now);
         check(&machine);
         let (writer, bytes) = (self.writer_of(id), machine.size_bytes());

@@ -28,7 +28,7 @@ use peeklock_core::shell::commit::Participant;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random};
+use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, visit_records};
 
 use super::{AnyShell, Grove, KEY, Member, SHARDS, Seen, TOPIC, World};
 use crate::ground::{PLANNED, Shared, take, writers};
@@ -377,7 +377,7 @@ impl World {
                 machine.restore(key, value).unwrap();
             }
         };
-        self.store.scan(codec::space_key(Self::id(id)).as_bytes(), &mut visit).unwrap();
+        visit_records(&*self.store, &codec::space_key(Self::id(id)), &mut visit).unwrap();
     }
 
     /// The stored description is a given one, not older than the last acknowledged one.
