@@ -248,7 +248,7 @@ impl BrokerBuilder {
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let fresh_key = entropy()?.next_u128().to_be_bytes();
-        let mut loaded = namespace::load(&*store, &self.settings, now, fresh_key)?;
+        let mut loaded = namespace::load(&*store, &self.settings, now, fresh_key).await?;
         loaded.has_policies = self.policies.is_some();
         let policies = self.policies.unwrap_or_default();
         if policies.is_used() {

@@ -133,13 +133,8 @@ impl Stage {
         self.stop().await;
         let key = codec::counters_key(id);
         let mut counters = None;
-        self.store
-            .scan(codec::space_key(id).as_bytes(), &mut |found, value| {
-                if found == key.as_bytes() {
-                    counters = Some(codec::read_counters(value).unwrap());
-                }
-            })
-            .unwrap();
+        let read = |_: &[u8], value: &[u8]| counters = Some(codec::read_counters(value).unwrap());
+        self.store.scan(&key).for_each(read).await.unwrap();
         let counters = codec::Counters { last_sequence: SequenceNumber(last), ..counters.unwrap() };
         let (fence, first) = self.store.acquire(Shard(0)).unwrap();
         let mut batch = Batch::default();

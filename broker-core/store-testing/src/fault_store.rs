@@ -1,6 +1,6 @@
 //! A store over a [`MemoryStore`] for tests of failures (DESIGN D11). Its driver decides when a
 //! batch completes and with which result: stored, failed, unknown or fenced. The driver can also
-//! make it answer Busy and Full, and delay the reading of contents.
+//! make it answer Busy and Full, and delay the reading of contents and answers.
 //!
 //! ```text
 //!  submit ──► queue of the shard ──(driver: complete_next with a fate)──► image ──► completion
@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::held_reads::HeldReads;
+use super::held_calls::{HeldCalls, HeldRecords};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
+    Submission, Waker,
 };
 
 /// The fate of the next batch of a shard.
@@ -89,7 +89,8 @@ impl Odds {
 /// A store whose driver decides the results.
 pub struct FaultStore {
     image: Arc<MemoryStore>,
-    reads: Arc<HeldReads>,
+    reads: Arc<HeldCalls>,
+    answers: HeldCalls,
     state: Mutex<State>,
 }
 
@@ -149,7 +150,12 @@ impl FaultStore {
             spoilt: None,
             ended: false,
         };
-        Arc::new(Self { image, reads: Arc::default(), state: Mutex::new(state) })
+        Arc::new(Self {
+            image,
+            reads: Arc::default(),
+            answers: HeldCalls::default(),
+            state: Mutex::new(state),
+        })
     }
 
     /// The durable state.
@@ -202,6 +208,23 @@ impl FaultStore {
     /// exists and its caller still waits.
     pub fn let_read(&self, place: usize) -> bool {
         self.reads.let_go(place)
+    }
+
+    /// From now on, each answer to an asynchronous call, and each slice of a scan, waits for the
+    /// driver.
+    pub fn hold_answers(&self) {
+        self.answers.hold();
+    }
+
+    /// Number of answers that wait for the driver.
+    #[must_use]
+    pub fn held_answer_count(&self) -> usize {
+        self.answers.count()
+    }
+
+    /// Gives the oldest waiting answer. Returns whether there was one and its caller still waits.
+    pub fn let_answer(&self) -> bool {
+        self.answers.let_go(0)
     }
 
     /// From now on, pins contents with this text as invalid messages.
@@ -447,8 +470,8 @@ impl Store for FaultStore {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.image.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        Box::new(HeldRecords { calls: &self.answers, records: self.image.scan(prefix) })
     }
 
     /// Copies the image; batches that wait for their fate stay only in this store.

@@ -6,18 +6,21 @@
 //! | [`FaultStore`] | a store that completes, fails and forgets at the command of a test |
 //! | [`SimulatedDisk`] | a disk in memory that loses, tears and refuses writes |
 //! | [`manual_journal`] | a journal without threads, one step at a time |
-//! | [`visit_records`] | reads the records of a store on the thread of a test |
+//! | [`visit_records`], [`block_on`] | read records, and await a store, on the thread of a test |
 //! | [`Random`] | numbers that look random and repeat from a seed |
 //!
 //! Programs that embed a broker find it in `peeklock::testing`.
 
 pub mod fault_store;
-mod held_reads;
+mod held_calls;
 pub mod random;
 pub mod simulated_disk;
 pub mod store_conformance;
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
 
 pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
 use peeklock_store::journal::disk::Disk;
@@ -48,7 +51,26 @@ pub fn manual_journal(
 pub fn visit_records(
     store: &dyn Store,
     prefix: &Key,
-    mut visit: impl FnMut(&[u8], &[u8]),
+    visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<(), StoreError> {
-    store.scan(prefix.as_bytes(), &mut visit)
+    block_on(store.scan(prefix).for_each(visit))
+}
+
+/// Runs a future of a store on this thread, also within a runtime.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }

@@ -4,18 +4,17 @@
 //! A scenario panics if a store breaks the contract of [`Store`].
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::visit_records;
+use crate::{block_on, visit_records};
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    Batch, BatchId, Fence, KEY_BYTES_MAX, Key, Reserved, Shard, Store, StoreError, Submission,
+    Batch, BatchId, Fence, KEY_BYTES_MAX, Key, RecordSlice, Reserved, Shard, Store, StoreError,
+    Submission,
 };
 
 mod content;
@@ -177,19 +176,9 @@ fn load_range(content: &ContentRef, from: u64, length: u64) -> Vec<u8> {
 }
 
 fn read(loading: impl Future<Output = Result<Bytes, StoreError>>) -> Vec<u8> {
-    let mut loading = pin!(loading);
-    // A store in memory answers at once. Then no runtime is needed, which would fail in an async
-    // caller.
-    let loaded = match loading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(loaded) => Ok(loaded),
-        Poll::Pending => {
-            let runtime = tokio::runtime::Builder::new_current_thread().build();
-            runtime.map(|runtime| runtime.block_on(loading))
-        }
-    };
-    match loaded {
-        Ok(Ok(bytes)) => bytes.to_vec(),
-        other => unreachable!("pinned content can be read: {other:?}"),
+    match block_on(loading) {
+        Ok(bytes) => bytes.to_vec(),
+        Err(error) => unreachable!("pinned content can be read: {error}"),
     }
 }
 

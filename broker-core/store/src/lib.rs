@@ -7,7 +7,7 @@
 //!
 //! Modules in reading order:
 //!
-//! - [`content_ref`], [`shortage`](Shortage): parts of the contract
+//! - [`content_ref`], [`records`], [`shortage`](Shortage): parts of the contract
 //! - [`memory`]: the store without a disk, the simplest implementation
 //! - [`journal`]: the durable store
 //! - `tail`: keys within a space, compared as numbers; both stores use it
@@ -15,6 +15,7 @@
 pub mod content_ref;
 pub mod journal;
 pub mod memory;
+pub mod records;
 mod shortage;
 mod tail;
 
@@ -25,6 +26,7 @@ pub use content_ref::{ContentRef, StoredContent};
 pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
 pub use peeklock_record::{Batch, ContentOp, KEY_BYTES_MAX, Key, Record, Reserved, SPACE_BYTES};
+pub use records::{RecordSlice, Records, SLICE_BYTES};
 pub use shortage::Shortage;
 
 /// Errors of a store.
@@ -98,14 +100,11 @@ impl fmt::Debug for Submission {
     }
 }
 
-/// Receives the key and value of every record of a scan. [`Store::pin`] returns contents.
-pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
-
 /// Storage of the data that a broker has acknowledged.
 ///
 /// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
-/// All methods are called from arbiter threads and must not wait for the medium, except `acquire`,
-/// `scan` and `close`.
+/// All methods are called from arbiter threads and must not wait for the medium, except `acquire`
+/// and `close`.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_store as store; }
@@ -113,7 +112,8 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 ///
 /// use peeklock::store::{Batch, Key, MemoryStore, Shard, Store, Submission};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(1, u64::MAX);
 /// let (fence, id) = store.acquire(Shard(0))?;
 /// let space = Key::of_space(7);
@@ -123,7 +123,7 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 /// store.submit(submission, Box::new(|outcome| assert!(outcome.is_ok())));
 ///
 /// let mut found = Vec::new();
-/// store.scan(space.as_bytes(), &mut |_, value| found.push(value.to_vec()))?;
+/// store.scan(&space).for_each(|_, value| found.push(value.to_vec())).await?;
 /// assert_eq!(found, [b"kept"]);
 ///
 /// // A new owner of the shard ends all writes of the previous one.
@@ -176,12 +176,10 @@ pub trait Store: Send + Sync {
         self.pin(keys, contents);
     }
 
-    /// Passes every record whose key begins with `prefix` to `visit`, ascending by key, as of the
-    /// last completed batch. The prefix must contain a whole space. May wait for the medium.
-    ///
-    /// # Errors
-    /// If the records cannot be read.
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError>;
+    /// Returns every record whose key begins with `prefix`, ascending by key. The prefix must
+    /// contain a whole space. Each slice is as of the last batch that completed before it was read.
+    /// [`Store::pin`] returns contents.
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_>;
 
     /// A second store with the completed data of this one; later changes of either do not affect
     /// the other. Atomic like a batch. `None` if the store would have to copy everything.

@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
 use self::space::{Changed, Entry, Space};
 use super::tail::space_of;
 use super::{
-    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, Reserved, SPACE_BYTES, Shard,
-    Shortage, Store, StoreError, Submission, Visit, Waker,
+    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, RecordSlice, Records, Reserved,
+    SPACE_BYTES, Shard, Shortage, Store, StoreError, Submission, Waker,
 };
 use crate::content_ref::ContentRef;
 
@@ -249,6 +250,32 @@ impl Spaces {
     }
 }
 
+/// The records under a prefix that follow the last one read.
+struct Scan<'s> {
+    store: &'s MemoryStore,
+    prefix: Key,
+    last: Option<Key>,
+}
+
+#[async_trait]
+impl Records for Scan<'_> {
+    async fn next(&mut self, bytes: usize, slice: &mut RecordSlice) -> Result<(), StoreError> {
+        slice.clear();
+        let prefix = self.prefix.as_bytes();
+        let space = space_of(prefix);
+        let guard = self.store.spaces_of(space);
+        let Some(records) = guard.live.get(&space) else { return Ok(()) };
+        let after = self.last;
+        records.visit(prefix, after.as_ref().map(Key::as_bytes), &mut |tail, entry| {
+            let key = tail.key(space);
+            slice.push(key.as_bytes(), &entry.value);
+            self.last = Some(key);
+            !slice.is_full(bytes)
+        });
+        Ok(())
+    }
+}
+
 impl Store for MemoryStore {
     fn name(&self) -> &'static str {
         "memory"
@@ -352,13 +379,8 @@ impl Store for MemoryStore {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        let guard = self.spaces_of(space_of(prefix));
-        let Some(records) = guard.live.get(&space_of(prefix)) else { return Ok(()) };
-        records.visit(prefix, &mut |key, entry| {
-            visit(key.key(space_of(prefix)).as_bytes(), &entry.value);
-        });
-        Ok(())
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        Box::new(Scan { store: self, prefix: *prefix, last: None })
     }
 
     fn shortage(&self, bytes: u64) -> Option<Shortage> {

@@ -17,7 +17,7 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Store, StoreError, Submission, Waker,
 };
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Broker, Entity};
@@ -174,8 +174,8 @@ impl Store for SlowToClose {
         self.inner.pin(keys, contents);
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.inner.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

@@ -19,8 +19,8 @@ use peeklock_core::inspect::{
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::{Body, Message};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
+    Submission, Waker,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -104,8 +104,8 @@ impl Store for Elsewhere {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.inner.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

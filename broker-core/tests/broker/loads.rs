@@ -20,8 +20,8 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
+    Submission, Waker,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
@@ -183,8 +183,8 @@ impl Store for CommandedStore {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.inner.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

@@ -20,6 +20,7 @@ mod inspection;
 mod loads;
 mod looking;
 mod namespace;
+mod opening;
 mod overlays;
 mod parked;
 mod peer;

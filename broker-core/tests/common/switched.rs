@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
+    Submission, Waker,
 };
 
 /// A memory store in which each switch counts how often its fault still happens.
@@ -125,8 +125,8 @@ impl Store for Switched {
         self.inner.pin(keys, contents);
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.inner.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

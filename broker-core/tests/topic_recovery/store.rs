@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use bytes::Bytes;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, Reserved, Shard, Store, StoreError, Submission, Visit, Waker,
+    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Store, StoreError, Submission, Waker,
 };
 use peeklock_store_testing::FaultStore;
 
@@ -97,8 +97,8 @@ impl Store for Panicky {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.inner.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.inner.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

@@ -2,9 +2,13 @@
 //! Start, creation and rebuild call it.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use actix::{Actor, Addr, AsyncContext, Handler, Message};
 
@@ -15,6 +19,7 @@ use crate::actor::drive::{Drive, DriveParts, QueueTimeout};
 use crate::actor::entity::{Adopt, EntityActor, SharedTree};
 use crate::actor::inlet::Inlet;
 use crate::actor::messages::{Retire, RetireWhen, RoomAgain};
+use crate::actor::pulse::Pulse;
 use crate::change::codec::{self, RecordKey, read_rule};
 use crate::description::EntityKind;
 use crate::error::Rejection;
@@ -31,6 +36,7 @@ use crate::shared::Shared;
 use crate::shell::Shell;
 use crate::shell::tree::Tree;
 use crate::shell::writer::ShardWriter;
+use crate::store::{RecordSlice, SLICE_BYTES};
 use crate::time::Timestamp;
 use crate::transfer::claim::TransferClaims;
 
@@ -103,16 +109,24 @@ impl NamespaceActor {
                 namespace: itself.clone(),
             });
         }
-        let Some(path) = members.first().map(|first| Arc::clone(&first.path)) else { return };
-        let index = usize::try_from(hash(&path) % self.arbiters.len() as u64).unwrap_or(0);
-        let started = self.arbiters.get(index).is_some_and(|arbiter| {
-            arbiter.spawn_fn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| open_tree(writer, members)))
-                    .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()));
-                itself.do_send(OpenResult { root, result });
-            })
+        self.spawn_on_arbiter_of(root, move || async move {
+            let result = catch_panic(open_tree(writer, members)).await.unwrap_or_else(Err);
+            itself.do_send(OpenResult { root, result });
         });
-        if !started {
+    }
+
+    /// Runs a future on the arbiter of a tree.
+    fn spawn_on_arbiter_of<F: Future<Output = ()> + 'static>(
+        &self,
+        root: EntityId,
+        work: impl FnOnce() -> F + Send + 'static,
+    ) {
+        let Some(path) = self.entities.get(&root).map(|root| &root.path) else { return };
+        let index = usize::try_from(hash(path) % self.arbiters.len() as u64).unwrap_or(0);
+        let spawn = || {
+            actix_rt::spawn(work());
+        };
+        if !self.arbiters.get(index).is_some_and(|arbiter| arbiter.spawn_fn(spawn)) {
             tracing::error!(entity_id = root.0, "arbiter is gone");
         }
     }
@@ -135,19 +149,23 @@ impl NamespaceActor {
             observed: Arc::clone(&entity.observed),
             namespace: itself.clone(),
         };
-        let start = move |home: Option<SharedTree>| {
-            let result = match home {
-                Some(home) => catch_unwind(AssertUnwindSafe(|| opening.adopt(&home)))
-                    .unwrap_or_else(|_| Err("the entity panicked while it was opened".to_owned()))
-                    .map_err(AdoptError::Unusable),
-                None => Err(AdoptError::NoHome),
+        let actor = self.entities.get(&topic).and_then(|topic| topic.actor.clone());
+        let Some(actor) = actor else { return };
+        self.spawn_on_arbiter_of(topic, move || async move {
+            let own_records = opening.read_own_records().await;
+            let start = move |home: Option<SharedTree>| {
+                let adopt = |home: SharedTree| {
+                    let own_records = own_records?;
+                    catch_unwind(AssertUnwindSafe(|| opening.adopt(&home, &own_records)))
+                        .unwrap_or_else(|_| Err(PANICKED.to_owned()))
+                };
+                let result = home.map_or(Err(AdoptError::NoHome), |home| {
+                    adopt(home).map_err(AdoptError::Unusable)
+                });
+                itself.do_send(AdoptResult { id, result });
             };
-            itself.do_send(AdoptResult { id, result });
-        };
-        let actor = self.entities.get(&topic).and_then(|topic| topic.actor.as_ref());
-        if let Some(actor) = actor {
             actor.do_send(Adopt(Box::new(start)));
-        }
+        });
     }
 
     pub(super) fn note_opened(&mut self) {
@@ -255,9 +273,24 @@ thread_local! {
     static DESK: RefCell<Option<Rc<Desk>>> = const { RefCell::new(None) };
 }
 
+const PANICKED: &str = "the entity panicked while it was opened";
+
+/// Time for which records are restored before other work on the arbiter gets a turn.
+const RESTORE_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// Runs a future; a panic becomes an error.
+async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let mut future = pin!(future);
+    poll_fn(move |context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        polled.map_or_else(|_| Poll::Ready(Err(PANICKED.to_owned())), |polled| polled.map(Ok))
+    })
+    .await
+}
+
 /// Restores the machines of a tree from the store, and starts their actors on this arbiter. The
-/// first member is the root.
-fn open_tree(
+/// first member is the root. Other work on the arbiter runs in between.
+async fn open_tree(
     writer: Arc<ShardWriter>,
     members: Vec<OpenTask>,
 ) -> Result<Vec<OpenedEntity>, String> {
@@ -270,25 +303,25 @@ fn open_tree(
         Rc::clone(desk.borrow_mut().get_or_insert_with(open))
     });
     let (id, namespace) = (root.id, root.namespace.clone());
-    let pulse = Arc::clone(&desk.pulse);
-    let _turn = pulse.begin(id, now);
+    let pulse = &desk.pulse;
     let add_tree = |tree: Tree| {
         let tree = Rc::new(RefCell::new(tree));
         let tree_number = desk.add_tree(id, &tree, namespace.recipient());
         SharedTree { tree, desk: Rc::clone(&desk), tree_number }
     };
     if root.kind != EntityKind::Topic {
-        let queue = root.restore_queue(now)?;
+        let queue = root.restore_queue(now, pulse).await?;
+        let _turn = pulse.begin(id, root.shared.clock.now());
         let home = add_tree(Tree::new(writer, queue.size_bytes()));
         let actor = Some(root.start(AnyMachine::Queue(Box::new(queue)), &home));
         return Ok(vec![OpenedEntity { id, actor, is_there: true }]);
     }
-    let mut topic = root.restore_topic(now)?;
+    let mut topic = root.restore_topic(now, pulse).await?;
     let mut family = Family::new(Arc::clone(topic.description()));
     let mut stored_bytes = topic.size_bytes();
     let mut restored = Vec::new();
     for member in members {
-        let subscription = member.restore_subscription(&topic, now)?;
+        let subscription = member.restore_subscription(&topic, now, pulse).await?;
         if let Some((queue, rules)) = &subscription
             && let Some(description) = queue.subscription_description()
         {
@@ -302,6 +335,7 @@ fn open_tree(
         }
         restored.push((member, subscription));
     }
+    let _turn = pulse.begin(id, root.shared.clock.now());
     let home = add_tree(Tree::of_family(writer, stored_bytes, family));
     let actor = Some(root.start(AnyMachine::Topic(Box::new(topic)), &home));
     let mut opened = vec![OpenedEntity { id, actor, is_there: true }];
@@ -319,31 +353,32 @@ impl OpenTask {
         QueueConfig::of(&self.shared.settings, self.duplicate_key)
     }
 
-    fn restore_queue(&self, now: Timestamp) -> Result<Queue, String> {
+    async fn restore_queue(&self, now: Timestamp, pulse: &Pulse) -> Result<Queue, String> {
         let description = self.shared.settings.new_queue(&*self.path);
         let mut queue = Queue::new(self.id, description, self.config(), now);
-        self.restore(&mut queue, now, |_, _| Ok(false))?;
+        self.restore(&mut queue, pulse, |_, _| Ok(false)).await?;
         Ok(queue)
     }
 
-    fn restore_topic(&self, now: Timestamp) -> Result<Topic, String> {
+    async fn restore_topic(&self, now: Timestamp, pulse: &Pulse) -> Result<Topic, String> {
         let description = self.shared.settings.new_topic(&*self.path);
         let mut topic = Topic::new(self.id, description, self.config(), now);
-        self.restore(&mut topic, now, |_, _| Ok(false))?;
+        self.restore(&mut topic, pulse, |_, _| Ok(false)).await?;
         Ok(topic)
     }
 
     /// Restores a subscription with its rules, which the topic evaluates; none if the store does
     /// not have it.
-    fn restore_subscription(
+    async fn restore_subscription(
         &self,
         topic: &Topic,
         now: Timestamp,
+        pulse: &Pulse,
     ) -> Result<Option<(Queue, Vec<Rule>)>, String> {
         let mut queue = self.empty_subscription(topic.description(), now);
         let mut rules = Vec::new();
         let mut is_there = false;
-        self.restore(&mut queue, now, |key, value| match codec::read_key(key)? {
+        let mut rules_and_description = |key: &[u8], value: &[u8]| match codec::read_key(key)? {
             RecordKey::Rule => {
                 let rule = Rule::restore(read_rule(value)?).map_err(|_| "rule is not readable")?;
                 rules.push(rule);
@@ -354,7 +389,8 @@ impl OpenTask {
                 Ok(false)
             }
             _ => Ok(false),
-        })?;
+        };
+        self.restore(&mut queue, pulse, &mut rules_and_description).await?;
         Ok(is_there.then_some((queue, rules)))
     }
 
@@ -370,45 +406,67 @@ impl OpenTask {
     }
 
     /// Passes all records of an entity to its machine, except records that `other` takes.
-    fn restore(
+    async fn restore(
         &self,
         machine: &mut impl Machine,
-        now: Timestamp,
+        pulse: &Pulse,
         mut other: impl FnMut(&[u8], &[u8]) -> Result<bool, &'static str>,
     ) -> Result<(), String> {
-        let mut corrupt = None;
-        let prefix = codec::space_key(self.id);
-        let mut visit = |key: &[u8], value: &[u8]| {
-            let restored = match other(key, value) {
-                Ok(true) => Ok(()),
-                Ok(false) => machine.restore(key, value).map_err(|error| error.to_string()),
-                Err(reason) => Err(format!("record {key:?} cannot be read: {reason}")),
-            };
-            if let Err(error) = restored {
-                corrupt.get_or_insert(error);
+        let mut records = self.shared.store.scan(&codec::space_key(self.id));
+        let mut slice = RecordSlice::default();
+        let mut began = Instant::now();
+        loop {
+            records.next(SLICE_BYTES, &mut slice).await.map_err(|error| error.to_string())?;
+            // The store and other trees may have taken their time.
+            let now = self.shared.clock.now();
+            let turn = pulse.begin(self.id, now);
+            if slice.is_empty() {
+                machine.restored(now);
+                return Ok(());
             }
-        };
-        let scanned = self.shared.store.scan(prefix.as_bytes(), &mut visit);
-        scanned.map_err(|error| error.to_string())?;
-        if let Some(error) = corrupt {
-            return Err(error);
+            for (key, value) in slice.iter() {
+                let is_taken = other(key, value)
+                    .map_err(|reason| format!("record {key:?} cannot be read: {reason}"))?;
+                if !is_taken {
+                    machine.restore(key, value).map_err(|error| error.to_string())?;
+                }
+            }
+            drop(turn);
+            if began.elapsed() >= RESTORE_TIME_MAX {
+                tokio::task::yield_now().await;
+                began = Instant::now();
+            }
         }
-        machine.restored(now);
-        Ok(())
     }
 
-    /// Starts the actor of a new subscription in the tree of its topic.
-    fn adopt(&self, home: &SharedTree) -> Result<Addr<EntityActor>, String> {
+    /// Reads the description and the counters of a new subscription. Only its own actor changes
+    /// them.
+    async fn read_own_records(&self) -> Result<[RecordSlice; 2], String> {
+        let mut own = <[RecordSlice; 2]>::default();
+        let keys = [codec::description_key(self.id), codec::counters_key(self.id)];
+        for (key, slice) in keys.iter().zip(&mut own) {
+            let mut records = self.shared.store.scan(key);
+            records.next(SLICE_BYTES, slice).await.map_err(|error| error.to_string())?;
+        }
+        Ok(own)
+    }
+
+    /// Starts the actor of a new subscription in the tree of its topic. Messages for it already
+    /// wait in the tree, and are also in the store; so the machine gets only its description and
+    /// counters.
+    fn adopt(
+        &self,
+        home: &SharedTree,
+        own_records: &[RecordSlice],
+    ) -> Result<Addr<EntityActor>, String> {
         let now = self.shared.clock.now();
         let topic = home.tree.borrow_mut().family().map(|family| Arc::clone(family.topic()));
         let topic = topic.ok_or_else(|| "its topic is a queue".to_owned())?;
         let mut queue = self.empty_subscription(&topic, now);
-        // Messages for it already wait in the tree, and are also in the store; so only the
-        // description and the counters are read.
-        self.restore(&mut queue, now, |key, _| {
-            let own = matches!(codec::read_key(key)?, RecordKey::Description | RecordKey::Counters);
-            Ok(!own)
-        })?;
+        for (key, value) in own_records.iter().flat_map(RecordSlice::iter) {
+            queue.restore(key, value).map_err(|error| error.to_string())?;
+        }
+        queue.restored(now);
         Ok(self.start(AnyMachine::Queue(Box::new(queue)), home))
     }
 

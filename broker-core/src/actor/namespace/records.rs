@@ -40,7 +40,7 @@ pub(crate) struct StoredNamespace {
 }
 
 /// Reads the records of the namespace; an empty store yields the initial state.
-pub(crate) fn load(
+pub(crate) async fn load(
     store: &dyn Store,
     settings: &Settings,
     now: Timestamp,
@@ -64,24 +64,24 @@ pub(crate) fn load(
     };
     let mut damaged = false;
     let prefix = Key::of_space(NAMESPACE_SPACE);
-    store.scan(prefix.as_bytes(), &mut |key, value| {
-        damaged |= read(&mut loaded, key, value).is_none();
-    })?;
+    let mut records = store.scan(&prefix);
+    let read_all =
+        records.for_each(|key, value| damaged |= read(&mut loaded, key, value).is_none());
+    read_all.await?;
     if damaged {
         return Err(StoreError::Damaged("a record of the namespace cannot be read".into()));
     }
     check(&mut loaded)?;
-    load_facts(&mut loaded, store)?;
+    load_facts(&mut loaded, store).await?;
     Ok(loaded)
 }
 
 /// Reads the facts about the namespace. Data of a version that stored none gets the creation time
 /// of its oldest entity.
-fn load_facts(loaded: &mut StoredNamespace, store: &dyn Store) -> Result<(), StoreError> {
+async fn load_facts(loaded: &mut StoredNamespace, store: &dyn Store) -> Result<(), StoreError> {
     let mut stored = None;
-    store.scan(codec::namespace_facts_key().as_bytes(), &mut |_, value| {
-        stored = Some(codec::read_namespace_facts(value));
-    })?;
+    let mut records = store.scan(&codec::namespace_facts_key());
+    records.for_each(|_, value| stored = Some(codec::read_namespace_facts(value))).await?;
     let facts = &mut loaded.facts;
     match stored {
         Some(Ok(stored)) => {
@@ -98,13 +98,14 @@ fn load_facts(loaded: &mut StoredNamespace, store: &dyn Store) -> Result<(), Sto
         }
         None => {
             for (id, _, _) in &loaded.roots {
-                store.scan(codec::counters_key(*id).as_bytes(), &mut |key, value| {
+                let read = |key: &[u8], value: &[u8]| {
                     if let (Ok(RecordKey::Counters), Ok(counters)) =
                         (codec::read_key(key), codec::read_counters(value))
                     {
                         facts.created_at = facts.created_at.min(counters.created_at);
                     }
-                })?;
+                };
+                store.scan(&codec::counters_key(*id)).for_each(read).await?;
             }
             facts.modified_at = facts.created_at;
         }

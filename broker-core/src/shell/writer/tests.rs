@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::content_ref::ContentRef;
-use crate::store::{Key, Reserved, Visit, Waker};
+use crate::store::{Key, Records, Reserved, Waker};
 use crate::transfer::claim::TransferClaims;
 
 /// A store whose test completes batches in any order.
@@ -42,8 +42,8 @@ impl Store for ByHand {
         contents.extend(keys.iter().map(|_| None));
     }
 
-    fn scan(&self, _: &[u8], _: Visit<'_>) -> Result<(), StoreError> {
-        Ok(())
+    fn scan(&self, _: &Key) -> Box<dyn Records + '_> {
+        unreachable!("a writer reads no records")
     }
 
     fn close(&self) -> Result<(), StoreError> {

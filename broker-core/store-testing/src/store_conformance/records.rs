@@ -15,6 +15,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("dropped spaces do not show up while they are freed", dropped_spaces_stay_away),
     ("two spaces do not touch each other", spaces_do_not_touch),
     ("a scan shows exactly its prefix, ascending", scan_shows_its_prefix),
+    ("a scan in slices shows each record once", scan_in_slices_is_whole),
     ("keys of all lengths and empty values are kept", lengths),
     ("a batch without records is stored", empty_batch),
     ("a random load ends with the values that a map has", random_load),
@@ -173,6 +174,42 @@ fn scan_shows_its_prefix(subject: &Subject<'_>) {
         assert_eq!(scan(store, &key(1, b"aa")).len(), 1);
         assert!(scan(store, &key(1, b"zz")).is_empty());
         assert!(scan(store, &key(77, b"")).is_empty());
+    });
+}
+
+fn scan_in_slices_is_whole(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    // Keys of messages, keys that share a long start, and others.
+    let long = [3; 20];
+    for number in 0..3_000u64 {
+        let mut batch = Batch::default();
+        let tail = number.to_be_bytes();
+        for key in
+            [key(1, &[1]).then(&tail), key(1, &long).then(&tail), key(1, &tail[6..]), key(2, &tail)]
+        {
+            batch.put(&key, |to| to.extend_from_slice(&tail[..(number % 9) as usize]));
+        }
+        owner.store(batch);
+    }
+    subject.check_twice(owner, |store| {
+        for prefix in [Key::of_space(1), key(1, &[1]), key(1, &long)] {
+            let whole = scan(store, &prefix);
+            assert!(whole.len() >= 3_000);
+            for bytes in [1, 40, 1_000, usize::MAX] {
+                let (mut records, mut found) = (store.scan(&prefix), Vec::new());
+                let mut slice = RecordSlice::default();
+                loop {
+                    let read = block_on(records.next(bytes, &mut slice));
+                    assert!(read.is_ok(), "a store can be scanned: {read:?}");
+                    if slice.is_empty() {
+                        break;
+                    }
+                    assert!(slice.bytes() < bytes.saturating_add(100), "a slice keeps its size");
+                    found.extend(slice.iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+                }
+                assert!(found == whole, "slices of {bytes} bytes show something else");
+            }
+        }
     });
 }
 

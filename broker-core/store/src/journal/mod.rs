@@ -53,12 +53,13 @@ use self::log::{Log, LogParts};
 use self::opening::Opened;
 use self::queue::{CommitJob, JobQueue};
 use self::room::Room;
+use self::scan::Scan;
 use self::segment::Segments;
 use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::{
-    BatchId, Completion, Fence, Key, Reserved, Shard, Shortage, Store, StoreError, Submission,
-    Visit, Waker, Watcher,
+    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Shortage, Store, StoreError,
+    Submission, Waker, Watcher,
 };
 
 /// Settings of a journal. All sizes are in bytes.
@@ -392,10 +393,8 @@ impl Store for Journal {
         }));
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        // The content of a failed journal is unknown.
-        self.ended()?;
-        scan::scan(&self.index, &self.segments, prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        Box::new(Scan::new(&self.index, &self.segments, &self.queue, *prefix))
     }
 
     fn watch(&self, watcher: Watcher) {

@@ -1,13 +1,16 @@
-//! Scans: pass all records with a prefix to a visitor, for example when a tree is opened.
+//! Scans: read all records with a prefix in slices, for example when a tree is opened.
 //!
 //! Values are in the log, usually in the order of their keys. So the scan reads pieces of the log,
 //! which grow while reads are sequential.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use super::index::{Index, IndexEntry};
+use super::queue::JobQueue;
 use super::segment::{Segment, Segments};
-use crate::{Key, StoreError, Visit};
+use crate::{Key, RecordSlice, Records, StoreError};
 
 /// Number of entries that are copied from the index at a time.
 const PAGE: usize = 1_024;
@@ -15,25 +18,70 @@ const PAGE: usize = 1_024;
 const PIECE_BYTES_MIN: usize = 4 << 10;
 const PIECE_BYTES_MAX: usize = 512 << 10;
 
-/// Passes the records to `visit`, ascending by key.
-pub(super) fn scan(
-    index: &Index,
-    segments: &Segments,
-    prefix: &[u8],
-    visit: Visit<'_>,
-) -> Result<(), StoreError> {
-    let mut after = None;
-    let mut piece = Piece::default();
-    let mut page = Vec::with_capacity(PAGE);
-    loop {
-        page.clear();
-        index.page(prefix, after.as_ref(), PAGE, &mut page);
-        for (key, entry) in &page {
-            let Some(value) = read(index, segments, &mut piece, key, *entry)? else { continue };
-            visit(key.as_bytes(), &value);
+/// The records under a prefix, from a position on.
+pub(super) struct Scan<'j> {
+    index: &'j Index,
+    segments: &'j Segments,
+    queue: &'j JobQueue,
+    prefix: Key,
+    /// Entries of the index, of which the first `read_count` were read.
+    page: Vec<(Key, IndexEntry)>,
+    read_count: usize,
+    is_last_page: bool,
+    piece: Piece,
+}
+
+impl<'j> Scan<'j> {
+    pub(super) fn new(
+        index: &'j Index,
+        segments: &'j Segments,
+        queue: &'j JobQueue,
+        prefix: Key,
+    ) -> Self {
+        Self {
+            index,
+            segments,
+            queue,
+            prefix,
+            page: Vec::new(),
+            read_count: 0,
+            is_last_page: false,
+            piece: Piece::default(),
         }
-        let Some((last, _)) = page.last().filter(|_| page.len() == PAGE) else { return Ok(()) };
-        after = Some(*last);
+    }
+
+    /// Returns the next entry of the index.
+    fn next_entry(&mut self) -> Option<(Key, IndexEntry)> {
+        if self.read_count == self.page.len() {
+            if self.is_last_page {
+                return None;
+            }
+            let after = self.page.last().map(|(key, _)| *key);
+            self.page.clear();
+            self.read_count = 0;
+            self.index.page(self.prefix.as_bytes(), after.as_ref(), PAGE, &mut self.page);
+            self.is_last_page = self.page.len() < PAGE;
+        }
+        let next = self.page.get(self.read_count).copied()?;
+        self.read_count += 1;
+        Some(next)
+    }
+}
+
+#[async_trait]
+impl Records for Scan<'_> {
+    async fn next(&mut self, bytes: usize, slice: &mut RecordSlice) -> Result<(), StoreError> {
+        slice.clear();
+        // The content of a failed journal is unknown.
+        self.queue.ended().map_or(Ok(()), Err)?;
+        while !slice.is_full(bytes)
+            && let Some((key, entry)) = self.next_entry()
+        {
+            if let Some(value) = read(self.index, self.segments, &mut self.piece, &key, entry)? {
+                slice.push(key.as_bytes(), &value);
+            }
+        }
+        Ok(())
     }
 }
 

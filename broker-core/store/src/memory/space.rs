@@ -2,6 +2,7 @@
 //! removed in one step, for any number of records.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 
@@ -137,13 +138,25 @@ impl Space {
         self.single.entries.pop_first().is_some()
     }
 
-    /// Passes the entries with a prefix to `show`, ascending by key.
-    pub(super) fn visit(&self, prefix: &[u8], show: &mut dyn FnMut(&Tail, &Entry)) {
-        let (Some(first), Some(head)) = (Tail::of(prefix), Tail::of(cut(prefix))) else { return };
+    /// Passes the entries with a prefix to `show`, ascending by key and only those behind `after`,
+    /// while it returns true.
+    pub(super) fn visit(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        show: &mut dyn FnMut(&Tail, &Entry) -> bool,
+    ) {
+        let lower = after.unwrap_or(prefix);
+        let (Some(first), Some(head)) = (Tail::of(lower), Tail::of(cut(lower))) else { return };
         let tail = prefix.get(SPACE_BYTES..).unwrap_or_default();
-        let mut single = self.single.entries.range(first..).peekable();
+        let from = match after {
+            Some(_) => Bound::Excluded(first),
+            None => Bound::Included(first),
+        };
+        let range = (from, Bound::Unbounded);
+        let mut single = self.single.entries.range(range).peekable();
         let grouped = self.groups.range(head..);
-        let mut grouped = grouped.flat_map(|(_, group)| group.entries.range(first..)).peekable();
+        let mut grouped = grouped.flat_map(|(_, group)| group.entries.range(range)).peekable();
         loop {
             let is_single = match (single.peek(), grouped.peek()) {
                 (Some((single, _)), Some((grouped, _))) => single < grouped,
@@ -151,7 +164,9 @@ impl Space {
             };
             let next = if is_single { single.next() } else { grouped.next() };
             let Some((key, entry)) = next.filter(|(key, _)| key.starts_with(tail)) else { return };
-            show(key, entry);
+            if !show(key, entry) {
+                return;
+            }
         }
     }
 

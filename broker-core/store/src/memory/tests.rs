@@ -50,7 +50,9 @@ impl Owner {
 
     fn keys(&self, prefix: &Key) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
-        self.store.scan(prefix.as_bytes(), &mut |key, _| keys.push(key.to_vec())).unwrap();
+        let mut records = self.store.scan(prefix);
+        let scanned = records.for_each(|key, _| keys.push(key.to_vec()));
+        peeklock_store_testing::block_on(scanned).unwrap();
         keys
     }
 

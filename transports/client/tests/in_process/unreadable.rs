@@ -12,8 +12,8 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Reserved, Shard, Store, StoreError, Submission,
-    Visit, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
+    Submission, Waker,
 };
 use peeklock_core::time::TimeSpan;
 use tokio::sync::mpsc;
@@ -80,8 +80,8 @@ impl Store for Worn {
         }
     }
 
-    fn scan(&self, prefix: &[u8], visit: Visit<'_>) -> Result<(), StoreError> {
-        self.0.scan(prefix, visit)
+    fn scan(&self, prefix: &Key) -> Box<dyn Records + '_> {
+        self.0.scan(prefix)
     }
 
     fn close(&self) -> Result<(), StoreError> {

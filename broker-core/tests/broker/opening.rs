@@ -1,0 +1,91 @@
+//! Trees that are opened from a store that takes its time: other entities are served meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peeklock_core::Broker;
+use peeklock_core::command::{Command, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::error::BrokerError;
+use peeklock_core::message::Message;
+use peeklock_core::store::Shard;
+use peeklock_store_testing::{Fate, FaultStore};
+
+/// A broker with one arbiter, two queues in different shards, and a topic in the shard of the
+/// first one.
+async fn start() -> (Broker, Arc<FaultStore>) {
+    let store = FaultStore::at_once(2, u64::MAX);
+    let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
+    let broker = builder.start().await.unwrap();
+    for path in ["first", "second"] {
+        broker.create_queue(path, QueueUpdate::default()).await.unwrap();
+    }
+    broker.create_topic("topic", TopicUpdate::default()).await.unwrap();
+    (broker, store)
+}
+
+fn shard_of(broker: &Broker, path: &str) -> Shard {
+    Shard(u16::try_from(broker.entity(path).unwrap().id().0 % 2).unwrap())
+}
+
+async fn send(broker: Broker, path: &'static str) -> Result<Outcome, BrokerError> {
+    let message = broker.inbound(Message::new(path.to_owned()));
+    broker.entity(path).unwrap().call(Command::Send { message }).await
+}
+
+async fn yield_until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// DESIGN D3: while the records of a failed tree are read, which takes its time, entities of the
+/// same arbiter are served, and requests for the tree wait.
+#[tokio::test]
+async fn entities_answer_while_another_is_restored() {
+    let (broker, store) = start().await;
+    send(broker.clone(), "first").await.unwrap();
+    let shard = shard_of(&broker, "first");
+    store.complete_at_once(false);
+    store.hold_answers();
+    let lost = tokio::spawn(send(broker.clone(), "first"));
+    yield_until(|| store.queued(shard) > 0).await;
+    store.complete_next(shard, Fate::Fail);
+    store.complete_at_once(true);
+    let lost = lost.await.unwrap().unwrap_err();
+    assert_eq!(lost.condition(), Condition::InternalError);
+    yield_until(|| store.held_answer_count() > 0).await;
+    let waiting = tokio::spawn(send(broker.clone(), "first"));
+    send(broker.clone(), "second").await.unwrap();
+    assert!(!waiting.is_finished(), "its queue has no machine yet");
+    while !waiting.is_finished() {
+        store.let_answer();
+        tokio::task::yield_now().await;
+    }
+    waiting.await.unwrap().unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// TOP-17: a subscription whose records are read slowly is taken into the tree of its topic, which
+/// answers meanwhile.
+#[tokio::test]
+async fn topic_answers_while_a_subscription_is_opened() {
+    let (broker, store) = start().await;
+    store.hold_answers();
+    let new = broker.clone();
+    let created = tokio::spawn(async move {
+        new.create_subscription("topic", "s", SubscriptionUpdate::default(), Vec::new()).await
+    });
+    yield_until(|| store.held_answer_count() > 0).await;
+    send(broker.clone(), "topic").await.unwrap();
+    assert!(!created.is_finished());
+    while !created.is_finished() {
+        store.let_answer();
+        tokio::task::yield_now().await;
+    }
+    created.await.unwrap().unwrap();
+    let counts = broker.describe_subscription("topic/Subscriptions/s").await.unwrap().counts;
+    assert_eq!(counts.active, 1, "the message that was sent meanwhile");
+    broker.stop(Duration::ZERO).await.unwrap();
+}
