@@ -5,7 +5,10 @@
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
-use super::{AnswerTo, CreateSubscription, NamespaceActor, PendingCreation, State, refuse};
+use super::recovery::AfterRecovery;
+use super::{
+    AnswerTo, CreateSubscription, NAMESPACE, NamespaceActor, PendingCreation, State, refuse,
+};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
 use crate::error::Rejection;
@@ -185,15 +188,14 @@ impl Handler<IdBlockResult> for NamespaceActor {
         if let Err(error) = result {
             tracing::error!(%error, "could not reserve ids for new entities");
             self.next_id = limit;
-            if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
-                self.shared.health.fail(&error.to_string());
-            }
             let lost = waiting.into_iter().map(|waits| {
                 let (PendingCreation::Root(Create { answer, .. })
                 | PendingCreation::Subscription(CreateSubscription { answer, .. })) = waits;
                 (answer, Rejection::internal("the store failed"))
             });
-            self.refuse_creations(keys, lost.collect());
+            // Their clients may try again at once.
+            let then = AfterRecovery::RefuseCreations(keys, lost.collect());
+            self.when_recovered(NAMESPACE, then, context.address());
             return;
         }
         let mut refused = Vec::new();
@@ -213,7 +215,7 @@ impl Handler<IdBlockResult> for NamespaceActor {
 impl NamespaceActor {
     /// Ends the waits at paths without a creation in progress, then answers the refused creations:
     /// their clients may look the entity up at once, without waiting (ENT-32).
-    fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
+    pub(super) fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
         for key in keys {
             if self.entity_in_change(&key).is_none() {
                 self.continue_parked(&key);

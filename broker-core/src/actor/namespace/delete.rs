@@ -3,6 +3,7 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
+use super::recovery::AfterRecovery;
 use super::transfer_end::AfterTransfers;
 use super::{AnswerTo, NamespaceActor, NamespaceEntity, State, refuse};
 use crate::actor::messages::{IdleElapsed, Retire, RetireWhen};
@@ -98,8 +99,8 @@ impl NamespaceActor {
             }
         }
         // If the tree failed while it was retired, the shard must be taken over again.
-        self.recover_writer(root);
-        self.when_transfers_ended(root, AfterTransfers::Delete, itself);
+        let then = AfterRecovery::Transfers(AfterTransfers::Delete);
+        self.when_recovered(root, then, itself);
     }
 }
 

@@ -19,6 +19,7 @@ mod parked;
 mod policy;
 mod rebuild;
 mod records;
+mod recovery;
 mod stop;
 mod subscription;
 mod transfer_end;
@@ -55,6 +56,9 @@ pub use policy::ChangePolicies;
 pub(crate) use records::{StoredNamespace, load};
 pub(crate) use stop::StopNamespace;
 pub use subscription::CreateSubscription;
+
+/// Id under which the namespace itself has records and policies.
+const NAMESPACE: EntityId = EntityId(NAMESPACE_SPACE);
 
 /// Sender of the result of an operation on the namespace, with the room of the operation. The
 /// room is held until the answer, and as long as the caller uses it for further requests; it bounds
@@ -102,6 +106,8 @@ pub struct NamespaceActor {
     /// Entities whose policies are being stored.
     policies_in_flight: BTreeSet<EntityId>,
     makes_root_policy: bool,
+    /// Number of shards that are being taken over again.
+    recovery_count: usize,
     opening: usize,
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
@@ -193,6 +199,7 @@ impl NamespaceActor {
             policies_in_flight: BTreeSet::new(),
             makes_root_policy: loaded.has_policies
                 && !loaded.policies.contains_key(&EntityId(NAMESPACE_SPACE)),
+            recovery_count: 0,
             opening: 0,
             opened: Some(opened),
             stopping: false,
@@ -327,6 +334,7 @@ impl Handler<RoundQuestion> for NamespaceActor {
             .values()
             .all(|entity| matches!(entity.state, State::Open | State::Closed));
         let is_quiet = self.opening == 0
+            && self.recovery_count == 0
             && self.waiting.is_empty()
             && self.policies_in_flight.is_empty()
             && are_settled;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::records::TABLE_ANONYMOUS;
-use super::{AnswerTo, NamespaceActor, State, refuse};
+use super::recovery::AfterRecovery;
+use super::{AnswerTo, NAMESPACE, NamespaceActor, State, refuse};
 use crate::change::codec::{self, NAMESPACE_SPACE};
 use crate::description::EntityKind;
 use crate::error::Rejection;
@@ -14,11 +15,7 @@ use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::policies::change::{Owner, PolicyChange, root};
 use crate::policies::{Policy, namespace_key};
-use crate::shell::writer::ShardWriter;
 use crate::store::{Batch, Key, StoreError};
-
-/// Id under which the namespace itself has policies.
-const NAMESPACE: EntityId = EntityId(NAMESPACE_SPACE);
 
 /// Changes the policies of the namespace, a queue or a topic.
 #[derive(Message)]
@@ -124,10 +121,6 @@ impl NamespaceActor {
         }
     }
 
-    fn writer_of_policies(&self, id: EntityId) -> Option<&Arc<ShardWriter>> {
-        if id == NAMESPACE { self.writers.first() } else { self.writer(id) }
-    }
-
     /// Stores all policies of an entity. The first change that a client requests ends anonymous
     /// access (SEC-17).
     fn write_policies(
@@ -145,26 +138,21 @@ impl NamespaceActor {
         }
         batch.require_sync();
         self.policies_in_flight.insert(id);
-        if let Some(writer) = self.writer_of_policies(id) {
+        if let Some(writer) = self.writer(id) {
             let done =
                 move |result| itself.do_send(PoliciesWriteResult { id, policies, answer, result });
             writer.submit(batch, Box::new(done));
         }
     }
 
-    /// A failed write may still have been stored: stores the policies that are in force again.
-    fn restore_policies(&mut self, id: EntityId, itself: Addr<Self>) {
+    /// A failed write may still have been stored: stores the policies that are in force again, after
+    /// the shard was taken over.
+    pub(super) fn restore_policies(&self, id: EntityId, itself: Addr<Self>) {
         let owner = self.policies_owner_key(id);
-        let recovered = self.writer_of_policies(id).map(|writer| writer.recover());
-        if let Some(Err(error)) = recovered {
-            self.policies_in_flight.remove(&id);
-            self.shared.health.fail(&error.to_string());
-            return;
-        }
         let known = owner.map_or_else(Vec::new, |owner| self.shared.policies.of(&owner).to_vec());
         let mut batch = policies_batch(id, &known);
         batch.require_sync();
-        if let Some(writer) = self.writer_of_policies(id) {
+        if let Some(writer) = self.writer(id) {
             let done = move |result| itself.do_send(PoliciesRestoreResult { id, result });
             writer.submit(batch, Box::new(done));
         }
@@ -229,7 +217,7 @@ impl Handler<PoliciesWriteResult> for NamespaceActor {
                 if is_first {
                     self.shared.health.fail(&error.to_string());
                 } else {
-                    self.restore_policies(id, context.address());
+                    self.when_recovered(id, AfterRecovery::RestorePolicies, context.address());
                 }
                 refuse(answer, Rejection::internal("the store failed; no policy has changed"));
             }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use actix::{AsyncContext, Handler};
 
+use super::recovery::AfterRecovery;
 use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State, refuse};
 use crate::actor::messages::TreeFailed;
@@ -15,21 +16,6 @@ use crate::ids::EntityId;
 /// broker.
 const FAILURES_MAX: usize = 3;
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
-
-impl NamespaceActor {
-    /// Takes the shard of an entity over again. If that fails, the store is unusable.
-    pub(super) fn recover_writer(&self, id: EntityId) -> bool {
-        let Some(writer) = self.writer(id) else { return false };
-        match writer.recover() {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::error!(%error, "the store failed permanently");
-                self.shared.health.fail(&error.to_string());
-                false
-            }
-        }
-    }
-}
 
 impl NamespaceActor {
     /// Closes a whole tree.
@@ -75,7 +61,7 @@ impl Handler<TreeFailed> for NamespaceActor {
         }
         let Some(entity) = self.entities.get_mut(&id) else { return };
         if matches!(entity.state, State::Retiring | State::Deleting) {
-            self.recover_writer(id);
+            self.when_recovered(id, AfterRecovery::Nothing, context.address());
             return;
         }
         if self.stopping {
@@ -88,10 +74,14 @@ impl Handler<TreeFailed> for NamespaceActor {
         entity.failures.push_back(now);
         entity.failures.retain(|at| now.duration_since(*at) < FAILURE_WINDOW);
         let too_often = entity.failures.len() >= FAILURES_MAX;
-        if !self.recover_writer(id) || too_often {
+        let then = if too_often {
+            AfterRecovery::Nothing
+        } else {
+            AfterRecovery::Transfers(AfterTransfers::Reopen)
+        };
+        if too_often {
             self.close_family(id, &why);
-            return;
         }
-        self.when_transfers_ended(id, AfterTransfers::Reopen, context.address());
+        self.when_recovered(id, then, context.address());
     }
 }

@@ -3,7 +3,8 @@
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::{NamespaceActor, State, records, refuse};
+use super::recovery::AfterRecovery;
+use super::{NAMESPACE, NamespaceActor, State, records, refuse};
 use crate::change::codec;
 use crate::description::EntityKind;
 use crate::error::Rejection;
@@ -66,12 +67,10 @@ impl NamespaceActor {
 impl Handler<FactsWriteResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, FactsWriteResult(result): FactsWriteResult, _: &mut Self::Context) {
+    fn handle(&mut self, FactsWriteResult(result): FactsWriteResult, context: &mut Self::Context) {
         let Err(error) = result else { return };
         tracing::error!(%error, "a change of the namespace could not be stored");
-        if let Some(Err(error)) = self.writers.first().map(|writer| writer.recover()) {
-            self.shared.health.fail(&error.to_string());
-        }
+        self.when_recovered(NAMESPACE, AfterRecovery::Nothing, context.address());
     }
 }
 
@@ -100,8 +99,7 @@ impl Handler<WriteResult> for NamespaceActor {
                 }
                 // It may have been stored nevertheless; the next start must not find any of its
                 // records.
-                self.recover_writer(id);
-                self.write_deletion(id, context.address());
+                self.when_recovered(id, AfterRecovery::Undo, context.address());
             }
             (State::Undoing, result) => {
                 if let Err(error) = result {
@@ -116,7 +114,7 @@ impl Handler<WriteResult> for NamespaceActor {
             }
             (_, Err(error)) => {
                 self.close_family(id, &error.to_string());
-                self.recover_writer(id);
+                self.when_recovered(id, AfterRecovery::Nothing, context.address());
             }
         }
     }
