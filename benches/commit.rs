@@ -72,8 +72,8 @@ fn main() {
         LIST * LISTS,
         || {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new(16, u64::MAX));
-            let writer = ShardWriter::acquire(Arc::clone(&store), Shard(0), Box::new(|_| {}))
-                .unwrap_or_else(|error| panic!("{error}"));
+            let acquiring = ShardWriter::acquire(Arc::clone(&store), Shard(0), Box::new(|_| {}));
+            let writer = measure::block_on(acquiring).unwrap_or_else(|error| panic!("{error}"));
             let now = Timestamp::from_unix_ms(1_800_000_000_000);
             let config = QueueConfig {
                 release_on_detach: false,

@@ -19,6 +19,13 @@ pub fn rate(title: &str, units: usize, mut work: impl FnMut()) -> f64 {
     print(title, &mut rates)
 }
 
+/// Runs a future on this thread.
+#[allow(dead_code, reason = "not all benchmarks own a shard")]
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap_or_else(|error| panic!("{error}")).block_on(future)
+}
+
 /// Runs each kind of work in turn, several times, each after `prepare`, and prints like [`rate`].
 #[allow(dead_code, reason = "not all benchmarks compare")]
 pub fn rates<K>(

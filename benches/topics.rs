@@ -118,8 +118,8 @@ fn now() -> Timestamp {
 impl<M: Machine> World<M> {
     fn new(machine: M, family: Option<Family>, settings: &Settings) -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(16, u64::MAX));
-        let writer = ShardWriter::acquire(Arc::clone(&store), Shard(0), Box::new(|_| {}))
-            .unwrap_or_else(|error| panic!("{error}"));
+        let acquiring = ShardWriter::acquire(Arc::clone(&store), Shard(0), Box::new(|_| {}));
+        let writer = measure::block_on(acquiring).unwrap_or_else(|error| panic!("{error}"));
         let tree = match family {
             Some(family) => Tree::of_family(writer, 0, family),
             None => Tree::new(writer, 0),

@@ -345,25 +345,24 @@ fn run(
             (0..arbiter_count).map(|_| actix::Arbiter::new()).collect();
         let handles: Vec<actix::ArbiterHandle> =
             arbiters.iter().map(actix::Arbiter::handle).collect();
-        let writers = (0..shared.store.shard_count())
-            .map(|shard| {
-                let handle = handles.first().cloned();
-                // One turn later, not from within the completion of the store.
-                let on_unknown = Box::new(move |writer: Arc<ShardWriter>| {
-                    if let Some(handle) = &handle {
-                        handle.spawn(async move { writer.resubmit() });
-                    }
-                });
-                ShardWriter::acquire(Arc::clone(&shared.store), Shard(shard), on_unknown)
-            })
-            .collect::<Result<Vec<_>, _>>();
-        let writers = match writers {
-            Ok(writers) => writers,
-            Err(error) => {
-                started.send(Err(error.into())).ok();
-                return;
+        let mut writers = Vec::new();
+        for shard in 0..shared.store.shard_count() {
+            let handle = handles.first().cloned();
+            // One turn later, not from within the completion of the store.
+            let on_unknown = Box::new(move |writer: Arc<ShardWriter>| {
+                if let Some(handle) = &handle {
+                    handle.spawn(async move { writer.resubmit() });
+                }
+            });
+            let store = Arc::clone(&shared.store);
+            match ShardWriter::acquire(store, Shard(shard), on_unknown).await {
+                Ok(writer) => writers.push(writer),
+                Err(error) => {
+                    started.send(Err(error.into())).ok();
+                    return;
+                }
             }
-        };
+        }
         let (expiring_grants, clock) =
             (Arc::clone(&shared.expiring_grants), Arc::clone(&shared.clock));
         let taps = Arc::clone(&shared.taps);

@@ -136,7 +136,7 @@ impl Stage {
         let read = |_: &[u8], value: &[u8]| counters = Some(codec::read_counters(value).unwrap());
         self.store.scan(&key).for_each(read).await.unwrap();
         let counters = codec::Counters { last_sequence: SequenceNumber(last), ..counters.unwrap() };
-        let (fence, first) = self.store.acquire(Shard(0)).unwrap();
+        let (fence, first) = self.store.acquire(Shard(0)).await.unwrap();
         let mut batch = Batch::default();
         batch.put(&key, |value| codec::write_counters(&counters, value));
         let submission = Submission { id: first, fences: vec![fence], batch: Arc::new(batch) };

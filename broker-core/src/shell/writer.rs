@@ -76,12 +76,12 @@ impl ShardWriter {
     ///
     /// # Errors
     /// A store that refuses the shard.
-    pub fn acquire(
+    pub async fn acquire(
         store: Arc<dyn Store>,
         shard: Shard,
         on_unknown: Box<dyn Fn(Arc<Self>) + Send + Sync>,
     ) -> Result<Arc<Self>, StoreError> {
-        let (fence, next) = store.acquire(shard)?;
+        let (fence, next) = store.acquire(shard).await?;
         let state =
             State { fence, next, pending: VecDeque::new(), halt: None, failed_guards: Vec::new() };
         Ok(Arc::new_cyclic(|itself| Self {
@@ -262,16 +262,18 @@ impl ShardWriter {
     }
 
     /// Takes the shard over again after a failure. This raises its epoch, so that batches still on
-    /// their way can no longer be stored (DESIGN D3). Does nothing if the writer works.
+    /// their way can no longer be stored (DESIGN D3). Does nothing if the writer works. Callers wait
+    /// for its end before they call it again.
     ///
     /// # Errors
     /// A store that refuses the shard.
-    pub fn recover(&self) -> Result<(), StoreError> {
-        let order = lock(&self.order);
+    pub async fn recover(&self) -> Result<(), StoreError> {
         if !matches!(lock(&self.state).halt, Some(Halt::Failed(_))) {
             return Ok(());
         }
-        let acquired = self.store.acquire(self.shard);
+        // Until the shard is acquired, the halt refuses all batches.
+        let acquired = self.store.acquire(self.shard).await;
+        let order = lock(&self.order);
         let mut state = lock(&self.state);
         // A store that refuses the shard stores no late batches either.
         let limbo = std::mem::take(&mut state.failed_guards);

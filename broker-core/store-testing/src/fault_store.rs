@@ -15,8 +15,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 
+use super::block_on;
 use super::held_calls::{HeldCalls, HeldRecords};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
@@ -250,7 +252,7 @@ impl FaultStore {
     pub fn usurp(&self, shard: Shard) {
         let mut state = self.lock();
         if let (Ok((fence, _)), Some(of_shard)) =
-            (self.image.acquire(shard), state.shards.get_mut(usize::from(shard.0)))
+            (block_on(self.image.acquire(shard)), state.shards.get_mut(usize::from(shard.0)))
         {
             of_shard.epoch = fence.epoch;
         }
@@ -370,6 +372,7 @@ impl State {
     }
 }
 
+#[async_trait]
 impl Store for FaultStore {
     fn name(&self) -> &'static str {
         "fault"
@@ -383,8 +386,9 @@ impl Store for FaultStore {
         self.image.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        let (fence, next) = self.image.acquire(shard)?;
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.answers.wait().await?;
+        let (fence, next) = self.image.acquire(shard).await?;
         let mut state = self.lock();
         let mut owed = 0;
         if let Some(of_shard) = state.shards.get_mut(usize::from(shard.0)) {

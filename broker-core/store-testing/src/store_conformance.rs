@@ -104,7 +104,7 @@ struct Owner {
 
 impl Owner {
     fn of(store: Arc<dyn Store>, shard: Shard) -> Self {
-        let (fence, next) = store.acquire(shard).unwrap_or_else(|error| {
+        let (fence, next) = block_on(store.acquire(shard)).unwrap_or_else(|error| {
             unreachable!("a shard can be acquired: {error}");
         });
         assert_eq!(fence.shard, shard, "the fence is for the shard");

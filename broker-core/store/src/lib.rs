@@ -22,6 +22,7 @@ mod tail;
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 pub use content_ref::{ContentRef, StoredContent};
 pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
@@ -103,8 +104,9 @@ impl fmt::Debug for Submission {
 /// Storage of the data that a broker has acknowledged.
 ///
 /// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
-/// All methods are called from arbiter threads and must not wait for the medium, except `acquire`
-/// and `close`.
+/// All methods are called from arbiter threads. Only asynchronous ones and `close`, which has a
+/// thread of its own, may wait for the medium. No runtime is assumed: a future may be polled on any
+/// thread.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_store as store; }
@@ -115,7 +117,7 @@ impl fmt::Debug for Submission {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::new(1, u64::MAX);
-/// let (fence, id) = store.acquire(Shard(0))?;
+/// let (fence, id) = store.acquire(Shard(0)).await?;
 /// let space = Key::of_space(7);
 /// let mut batch = Batch::default();
 /// batch.put(&space.then(b"a"), |value| value.extend_from_slice(b"kept"));
@@ -127,12 +129,13 @@ impl fmt::Debug for Submission {
 /// assert_eq!(found, [b"kept"]);
 ///
 /// // A new owner of the shard ends all writes of the previous one.
-/// store.acquire(Shard(0))?;
+/// store.acquire(Shard(0)).await?;
 /// let late = Submission { id, fences: vec![fence], batch: Arc::default() };
 /// store.submit(late, Box::new(|outcome| assert!(outcome.is_err())));
 /// # Ok(())
 /// # }
 /// ```
+#[async_trait]
 pub trait Store: Send + Sync {
     /// A name for logs and errors.
     fn name(&self) -> &'static str;
@@ -148,7 +151,7 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// If the shard cannot be owned.
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 
     /// Reserves `bytes` for a later batch, or returns the reason for a refusal. The batch that uses
     /// the reservation names it ([`Batch::reserved`]). The reservation ends when that batch

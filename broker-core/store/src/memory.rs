@@ -276,6 +276,7 @@ impl Records for Scan<'_> {
     }
 }
 
+#[async_trait]
 impl Store for MemoryStore {
     fn name(&self) -> &'static str {
         "memory"
@@ -289,7 +290,7 @@ impl Store for MemoryStore {
         u16::try_from(self.shards.len()).unwrap_or(u16::MAX)
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         let Some(mut state) = self.shard(shard) else {
             return Err(StoreError::Failed(format!("no shard {}", shard.0).into()));
         };

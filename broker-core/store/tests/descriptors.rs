@@ -14,7 +14,7 @@ use bytes::Bytes;
 use peeklock_record::{Batch, Key};
 use peeklock_store::journal::{Journal, JournalConfig};
 use peeklock_store::{BatchId, Shard, Store, Submission};
-use peeklock_store_testing::visit_records;
+use peeklock_store_testing::{block_on, visit_records};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 const SEGMENT_BYTES: u64 = 256 << 10;
@@ -43,7 +43,7 @@ fn log_rolls_after_descriptors_are_free_again() {
         ..JournalConfig::default()
     };
     let journal: Arc<dyn Store> = Journal::open(&place.0, config).unwrap();
-    let (fence, BatchId(first)) = journal.acquire(Shard(0)).unwrap();
+    let (fence, BatchId(first)) = block_on(journal.acquire(Shard(0))).unwrap();
     let before = getrlimit(Resource::Nofile);
     let mut lowered = before;
     lowered.current = Some(64);

@@ -141,6 +141,7 @@ struct SlowToClose {
     may_close: Mutex<Receiver<()>>,
 }
 
+#[async_trait::async_trait]
 impl Store for SlowToClose {
     fn name(&self) -> &'static str {
         "slow to close"
@@ -154,8 +155,8 @@ impl Store for SlowToClose {
         self.inner.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {

@@ -55,6 +55,7 @@ impl StoredContent for Content {
     }
 }
 
+#[async_trait::async_trait]
 impl Store for Elsewhere {
     fn name(&self) -> &'static str {
         "elsewhere"
@@ -68,8 +69,8 @@ impl Store for Elsewhere {
         self.inner.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {

@@ -138,6 +138,7 @@ impl CommandedStore {
     }
 }
 
+#[async_trait::async_trait]
 impl Store for CommandedStore {
     fn name(&self) -> &'static str {
         "commanded"
@@ -151,8 +152,8 @@ impl Store for CommandedStore {
         self.inner.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {

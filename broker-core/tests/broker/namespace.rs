@@ -19,7 +19,7 @@ use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{Batch, Shard, Store, Submission};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, Namespace};
-use peeklock_store_testing::{Fate, FaultStore};
+use peeklock_store_testing::{Fate, FaultStore, block_on};
 use tokio::task::JoinHandle;
 
 fn instant(seconds: i64) -> Timestamp {
@@ -96,7 +96,7 @@ async fn a_namespace_of_older_data_is_as_old_as_its_oldest_entity() {
 
 /// Makes the store as version 0.1 would have left it.
 fn forget_facts(store: &Arc<MemoryStore>) {
-    let (fence, id) = store.acquire(Shard(0)).unwrap();
+    let (fence, id) = block_on(store.acquire(Shard(0))).unwrap();
     let mut batch = Batch::default();
     batch.delete(&namespace_facts_key());
     batch.require_sync();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use peeklock_core::store::{
     Batch, Journal, JournalConfig, Key, MemoryStore, Shard, Store, Submission,
 };
-use peeklock_store_testing::{FaultStore, Lost, SimulatedDisk, store_conformance};
+use peeklock_store_testing::{FaultStore, Lost, SimulatedDisk, block_on, store_conformance};
 
 /// The memory store keeps the contract.
 #[test]
@@ -140,7 +140,7 @@ fn killed_journal_keeps_the_contract() {
 fn separately_pinned_content_holds_no_memory_of_the_journal() {
     let config = JournalConfig { cache_bytes: 64 << 20, ..small(u64::MAX) };
     let journal = Journal::open_on(Arc::new(SimulatedDisk::new(1)), config).unwrap();
-    let (fence, id) = journal.acquire(Shard(0)).unwrap();
+    let (fence, id) = block_on(journal.acquire(Shard(0))).unwrap();
     let key = Key::of_space(7).then(b"a");
     let mut batch = Batch::default();
     batch.put_with_content(&key, Bytes::from_static(b"body"), |_| {});

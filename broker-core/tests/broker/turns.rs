@@ -28,7 +28,7 @@ use peeklock_core::shell::{ArbiterShare, Shell, TurnResults};
 use peeklock_core::store::{Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transaction::{Operation, Part};
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, block_on};
 
 const KEY: [u8; 16] = *b"tests of turns..";
 
@@ -169,7 +169,7 @@ impl<M: Machine> World<M> {
     fn new(machine: M, tree: impl FnOnce(Arc<ShardWriter>) -> Tree) -> Self {
         let store = FaultStore::at_once(1, u64::MAX) as Arc<dyn Store>;
         let unknown = Box::new(|_| panic!("no outcome is unknown"));
-        let writer = ShardWriter::acquire(Arc::clone(&store), Shard(0), unknown).unwrap();
+        let writer = block_on(ShardWriter::acquire(Arc::clone(&store), Shard(0), unknown)).unwrap();
         let tree = Rc::new(RefCell::new(tree(writer)));
         let mut bits = 0u64;
         let tokens = Box::new(move || {

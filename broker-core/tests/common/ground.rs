@@ -13,7 +13,7 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::store::{Key, Shard, Store};
 use peeklock_core::transfer::ListNumber;
 use peeklock_core::transfer::claim::TransferEnd;
-use peeklock_store_testing::FaultStore;
+use peeklock_store_testing::{FaultStore, block_on};
 
 /// Message of a planned panic.
 pub const PLANNED: &str = "planned by the seed";
@@ -79,7 +79,7 @@ pub fn writers(
             let unknown = Arc::clone(unknown);
             let on_unknown = Box::new(move |writer| push(&unknown, writer));
             let store = Arc::clone(store) as Arc<dyn Store>;
-            ShardWriter::acquire(store, Shard(shard), on_unknown).unwrap()
+            block_on(ShardWriter::acquire(store, Shard(shard), on_unknown)).unwrap()
         })
         .collect()
 }

@@ -59,6 +59,7 @@ fn takes(switch: &AtomicU32) -> bool {
     switch.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
+#[async_trait::async_trait]
 impl Store for Switched {
     fn name(&self) -> &'static str {
         "switched"
@@ -72,12 +73,12 @@ impl Store for Switched {
         self.inner.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         if takes(&self.refuses_ownership) {
             return Err(StoreError::Failed("the disk is gone".into()));
         }
         self.broken.lock().unwrap().retain(|broken| *broken != shard);
-        self.inner.acquire(shard)
+        self.inner.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {

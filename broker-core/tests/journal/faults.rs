@@ -11,7 +11,7 @@ use std::sync::Arc;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{BatchId, Fence, Key, Shard, Store, StoreError};
 use peeklock_store_testing::{
-    Call, Fault, Lost, Names, Random, SimulatedDisk, manual_journal, visit_records,
+    Call, Fault, Lost, Names, Random, SimulatedDisk, block_on, manual_journal, visit_records,
 };
 
 use crate::book::Book;
@@ -42,8 +42,9 @@ type Opened = (Arc<Journal>, Vec<(Fence, BatchId)>);
 
 fn open(disk: &SimulatedDisk) -> Result<Opened, StoreError> {
     let journal = manual_journal(Arc::new(disk.clone()), config(), 3)?;
-    let owners =
-        (0..2).map(|shard| journal.acquire(Shard(shard))).collect::<Result<_, StoreError>>()?;
+    let owners = (0..2)
+        .map(|shard| block_on(journal.acquire(Shard(shard))))
+        .collect::<Result<_, StoreError>>()?;
     Ok((journal, owners))
 }
 
@@ -217,7 +218,7 @@ fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Rando
         let refused = matches!(batch.outcome, Some(Err(StoreError::Failed(_))));
         assert!(refused, "after a failure everything fails: {:?}", batch.outcome);
     }
-    assert!(matches!(journal.acquire(Shard(0)), Err(StoreError::Failed(_))));
+    assert!(matches!(block_on(journal.acquire(Shard(0))), Err(StoreError::Failed(_))));
     let scanned = visit_records(&*journal, &Key::of_space(0), |_, _| {});
     assert!(scanned.is_err(), "an ended journal is not scanned");
     assert!(journal.close().is_err(), "an ended journal is not closed in order");

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use peeklock_core::store::journal::verify::verify;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store};
-use peeklock_store_testing::{Call, Fault, Lost, SimulatedDisk, manual_journal};
+use peeklock_store_testing::{Call, Fault, Lost, SimulatedDisk, block_on, manual_journal};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State};
@@ -103,7 +103,8 @@ fn journals_of_all_versions_are_read() {
         let mut journal = open(&disk);
         let found = State::read(&*journal).unwrap();
         assert_eq!(describe(&found), expected, "{}", folder.display());
-        let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
+        let owners =
+            (0..SHARDS).map(|shard| block_on(journal.acquire(Shard(shard))).unwrap()).collect();
         let mut book = Book::new(found.clone(), owners);
         book.submit(&*journal, 0, &[1], (references(&found), true));
         turn(&journal, &mut book);
@@ -118,7 +119,8 @@ fn journals_of_all_versions_are_read() {
         journal = open(&disk);
         let found = State::read(&*journal).unwrap();
         assert!(referred.difference(&found).is_none(), "{}", folder.display());
-        let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
+        let owners =
+            (0..SHARDS).map(|shard| block_on(journal.acquire(Shard(shard))).unwrap()).collect();
         let mut book = Book::new(found, owners);
         for number in 0..40u8 {
             let key = Key::of_space(SPACES[0]).then(&[number]);
@@ -173,7 +175,8 @@ fn turn(journal: &Journal, book: &mut Book) {
 fn rich() -> (SimulatedDisk, Arc<Journal>, Book) {
     let disk = SimulatedDisk::new(1);
     let journal = open(&disk);
-    let owners = (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
+    let owners =
+        (0..SHARDS).map(|shard| block_on(journal.acquire(Shard(shard))).unwrap()).collect();
     let mut book = Book::new(State::default(), owners);
     let key = |space: usize, number: u8| Key::of_space(SPACES[space]).then(&[7, number]);
     let text = |number: u8, length: usize| -> Bytes {

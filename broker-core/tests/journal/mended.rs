@@ -8,7 +8,7 @@ use bytes::Bytes;
 use peeklock_core::store::{
     Batch, BatchId, Fence, Journal, JournalConfig, Key, Shard, Store, Submission,
 };
-use peeklock_store_testing::{Call, SimulatedDisk, manual_journal};
+use peeklock_store_testing::{Call, SimulatedDisk, block_on, manual_journal};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -29,7 +29,7 @@ struct Owner {
 
 impl Owner {
     fn of(journal: Arc<Journal>) -> Self {
-        let (fence, next) = journal.acquire(Shard(0)).unwrap();
+        let (fence, next) = block_on(journal.acquire(Shard(0))).unwrap();
         Self { journal, fence, next: next.0 }
     }
 
@@ -166,6 +166,6 @@ fn a_panic_of_the_committer_is_reported() {
     assert!(watched.recv_timeout(PATIENCE).unwrap().contains("panicked"));
     let answer = owner.submit(|batch| batch.put(&key(2), |_| {}));
     assert_eq!(answer.recv_timeout(PATIENCE), Ok(false));
-    assert!(journal.acquire(Shard(0)).is_err());
+    assert!(block_on(journal.acquire(Shard(0))).is_err());
     assert!(journal.close().is_err());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Reserved, Shard, Store, StoreError, Waker};
-use peeklock_store_testing::{Lost, SimulatedDisk, manual_journal};
+use peeklock_store_testing::{Lost, SimulatedDisk, block_on, manual_journal};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State};
@@ -41,7 +41,7 @@ fn config() -> JournalConfig {
 
 fn open(disk: &SimulatedDisk, state: State) -> Result<(Arc<Journal>, Book), StoreError> {
     let journal = manual_journal(Arc::new(disk.clone()), config(), 1)?;
-    let owner = journal.acquire(Shard(0))?;
+    let owner = block_on(journal.acquire(Shard(0)))?;
     Ok((journal, Book::new(state, vec![owner])))
 }
 

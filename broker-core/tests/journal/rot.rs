@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Key, Shard, Store, StoreError};
-use peeklock_store_testing::{Random, SimulatedDisk, manual_journal, visit_records};
+use peeklock_store_testing::{Random, SimulatedDisk, block_on, manual_journal, visit_records};
 
 use crate::book::Book;
 use crate::oracle::{Op, SPACES, State, load, load_range};
@@ -98,7 +98,7 @@ fn journal_that(ends: End, with_large: bool) -> (Files, State) {
     let mut random = Random::new(5);
     let mut state = State::default();
     for session in 0..2 {
-        let owner = journal.acquire(Shard(0)).unwrap();
+        let owner = block_on(journal.acquire(Shard(0))).unwrap();
         let mut book = Book::new(state, vec![owner]);
         work(&journal, &mut book, &mut random, 60);
         if session == 1 && with_large {
@@ -156,7 +156,7 @@ fn judge(files: &Files, expected: &State, works_on: bool) -> Verdict {
     };
     let verdict = compare(&journal, expected, files);
     if works_on {
-        let owner = journal.acquire(Shard(0)).unwrap();
+        let owner = block_on(journal.acquire(Shard(0))).unwrap();
         let mut book = Book::new(expected.clone(), vec![owner]);
         let mut random = Random::new(7);
         work(&journal, &mut book, &mut random, 60);
@@ -321,7 +321,7 @@ fn no_wrong_bit_goes_unnoticed_in_large_contents() {
 fn range_of_a_content_is_checked_part_by_part() {
     const PART: usize = 256 << 10;
     let (disk, journal) = open(&Files::new()).unwrap();
-    let owner = journal.acquire(Shard(0)).unwrap();
+    let owner = block_on(journal.acquire(Shard(0))).unwrap();
     let mut book = Book::new(State::default(), vec![owner]);
     let content = Bytes::from(filling(&mut Random::new(3), 3 * PART + 100));
     let put = Op::PutNew { key: key(1), value: b"large".to_vec(), content: content.clone() };
@@ -432,7 +432,7 @@ fn foreign_files_are_left_unchanged() {
 #[test]
 fn no_older_file_goes_unnoticed() {
     let (disk, journal) = open(&Files::new()).unwrap();
-    let owner = journal.acquire(Shard(0)).unwrap();
+    let owner = block_on(journal.acquire(Shard(0))).unwrap();
     let mut book = Book::new(State::default(), vec![owner]);
     let mut random = Random::new(9);
     let mut older = Vec::new();

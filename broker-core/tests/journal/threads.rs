@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Shard, Store, StoreError};
-use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk, block_on};
 
 use crate::book::Book;
 use crate::generator::Load;
@@ -91,7 +91,7 @@ fn no_race_breaks_a_promise() {
     for round in 0..number("PEEKLOCK_JOURNAL_ROUNDS").unwrap_or(ROUNDS) {
         let journal = open(&disk).unwrap_or_else(|error| panic!("round {round}: {error}"));
         let owners: Vec<_> =
-            (0..SHARDS).map(|shard| journal.acquire(Shard(shard)).unwrap()).collect();
+            (0..SHARDS).map(|shard| block_on(journal.acquire(Shard(shard))).unwrap()).collect();
         let found = State::read(&*journal).unwrap();
         if let Err(what) = judge(&book, &found, ending) {
             panic!("round {round}: {what}");

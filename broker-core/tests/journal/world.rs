@@ -6,7 +6,9 @@ use bytes::Bytes;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::journal::{Journal, JournalConfig};
 use peeklock_core::store::{Shard, Store, StoreError};
-use peeklock_store_testing::{Call, Fault, Lost, Names, Random, SimulatedDisk, manual_journal};
+use peeklock_store_testing::{
+    Call, Fault, Lost, Names, Random, SimulatedDisk, block_on, manual_journal,
+};
 
 use crate::book::Book;
 use crate::generator::Load;
@@ -182,7 +184,7 @@ impl World {
         }
         let mut owners = Vec::new();
         for shard in 0..journal.shard_count() {
-            owners.push(journal.acquire(Shard(shard))?);
+            owners.push(block_on(journal.acquire(Shard(shard)))?);
         }
         assert_eq!(owners.len(), usize::from(self.config.shard_count));
         let found = State::read(&*journal)?;

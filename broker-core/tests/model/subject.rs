@@ -23,7 +23,7 @@ use peeklock_core::store::{
     Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::Timestamp;
-use peeklock_store_testing::visit_records;
+use peeklock_store_testing::{block_on, visit_records};
 
 use self::words::{report, rests_on_change};
 use crate::generator::{Profile, Random};
@@ -98,7 +98,8 @@ pub struct Subject {
 impl Subject {
     pub fn new(profile: &Profile, seed: u64, now: Timestamp) -> Self {
         let store = MemoryStore::new(1, u64::MAX);
-        let (fence, next_batch) = store.acquire(Shard(0)).expect("a new store can be owned");
+        let (fence, next_batch) =
+            block_on(store.acquire(Shard(0))).expect("a new store can be owned");
         let config = QueueConfig {
             release_on_detach: profile.release_on_detach,
             release_on_connection_loss: profile.release_on_connection_loss,
@@ -356,7 +357,8 @@ impl Subject {
         self.pending.clear();
         self.outputs.clear();
         self.staged.clear();
-        (self.fence, self.next_batch) = self.store.acquire(Shard(0)).expect("it can be owned");
+        (self.fence, self.next_batch) =
+            block_on(self.store.acquire(Shard(0))).expect("it can be owned");
         self.stored_bytes = self.report().size_bytes;
     }
 

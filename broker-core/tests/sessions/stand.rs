@@ -24,7 +24,7 @@ use peeklock_core::store::{
     Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::visit_records;
+use peeklock_store_testing::{block_on, visit_records};
 
 const KEY: [u8; 16] = *b"session tests ke";
 const ENTITY: EntityId = EntityId(7);
@@ -81,7 +81,7 @@ impl Stand {
 
     pub fn of(description: QueueDescription, expire_whole_sessions: bool) -> Self {
         let store = MemoryStore::new(1, u64::MAX);
-        let (fence, next_batch) = store.acquire(Shard(0)).unwrap();
+        let (fence, next_batch) = block_on(store.acquire(Shard(0))).unwrap();
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
         let config = QueueConfig {
             release_on_detach: false,
@@ -427,7 +427,7 @@ impl Stand {
         self.machine = machine;
         self.pending.clear();
         self.answers.clear();
-        (self.fence, self.next_batch) = self.store.acquire(Shard(0)).unwrap();
+        (self.fence, self.next_batch) = block_on(self.store.acquire(Shard(0))).unwrap();
     }
 }
 

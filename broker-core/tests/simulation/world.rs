@@ -31,7 +31,9 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Shard, Store, StoreError};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Crash, Fate, FaultStore, Odds, Random, Room, visit_records};
+use peeklock_store_testing::{
+    Crash, Fate, FaultStore, Odds, Random, Room, block_on, visit_records,
+};
 
 use crate::auditor::Auditor;
 use crate::book::Book;
@@ -277,7 +279,7 @@ impl World {
             if outcome == Some(true) {
                 break;
             }
-            self.writer_of(index).recover().expect("the store gives the shard");
+            block_on(self.writer_of(index).recover()).expect("the store gives the shard");
         }
         if self.auditor.books.len() == index {
             self.auditor.books.push(Book::new(id, description.clone(), self.now));
@@ -502,7 +504,8 @@ fn writers(store: &Arc<FaultStore>, unknown: &Done<Arc<ShardWriter>>) -> Vec<Arc
             let unknown = Arc::clone(unknown);
             let on_unknown = Box::new(move |writer| push(&unknown, writer));
             let store = Arc::clone(store) as Arc<dyn Store>;
-            ShardWriter::acquire(store, Shard(shard), on_unknown).expect("a shard can be owned")
+            block_on(ShardWriter::acquire(store, Shard(shard), on_unknown))
+                .expect("a shard can be owned")
         })
         .collect()
 }

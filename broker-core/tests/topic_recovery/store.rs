@@ -56,6 +56,7 @@ impl StoredContent for Elsewhere {
     }
 }
 
+#[async_trait::async_trait]
 impl Store for Panicky {
     fn name(&self) -> &'static str {
         "panicky"
@@ -69,8 +70,8 @@ impl Store for Panicky {
         self.inner.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.inner.acquire(shard)
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.inner.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {

@@ -27,7 +27,7 @@ use peeklock_core::shell::writer::ShardWriter;
 use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::{Batch, Key, Shard, Store};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Crash, Fate, FaultStore, visit_records};
+use peeklock_store_testing::{Crash, Fate, FaultStore, block_on, visit_records};
 
 use crate::oracle::{Seen, Sent, WINDOW};
 
@@ -321,7 +321,8 @@ fn turn<M: Machine>(
 
 fn writer(store: &Arc<FaultStore>) -> Arc<ShardWriter> {
     let store = Arc::clone(store) as Arc<dyn Store>;
-    ShardWriter::acquire(store, Shard(0), Box::new(|_| panic!("no outcome is unknown"))).unwrap()
+    block_on(ShardWriter::acquire(store, Shard(0), Box::new(|_| panic!("no outcome is unknown"))))
+        .unwrap()
 }
 
 fn shell<M: Machine>(

@@ -54,6 +54,7 @@ pub use delete::DeleteEntity;
 use parked::ParkedOperations;
 pub use policy::ChangePolicies;
 pub(crate) use records::{StoredNamespace, load};
+use recovery::Recoveries;
 pub(crate) use stop::StopNamespace;
 pub use subscription::CreateSubscription;
 
@@ -106,8 +107,7 @@ pub struct NamespaceActor {
     /// Entities whose policies are being stored.
     policies_in_flight: BTreeSet<EntityId>,
     makes_root_policy: bool,
-    /// Number of shards that are being taken over again.
-    recovery_count: usize,
+    recoveries: Recoveries,
     opening: usize,
     opened: Option<oneshot::Sender<()>>,
     stopping: bool,
@@ -199,7 +199,7 @@ impl NamespaceActor {
             policies_in_flight: BTreeSet::new(),
             makes_root_policy: loaded.has_policies
                 && !loaded.policies.contains_key(&EntityId(NAMESPACE_SPACE)),
-            recovery_count: 0,
+            recoveries: Recoveries::new(),
             opening: 0,
             opened: Some(opened),
             stopping: false,
@@ -334,7 +334,7 @@ impl Handler<RoundQuestion> for NamespaceActor {
             .values()
             .all(|entity| matches!(entity.state, State::Open | State::Closed));
         let is_quiet = self.opening == 0
-            && self.recovery_count == 0
+            && self.recoveries.is_empty()
             && self.waiting.is_empty()
             && self.policies_in_flight.is_empty()
             && are_settled;

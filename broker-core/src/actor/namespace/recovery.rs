@@ -1,6 +1,7 @@
 //! Recovery: takes the shard of an entity over again after a batch has failed (DESIGN D3). The store
 //! may take its time, so the namespace continues by mail.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use actix::{Addr, AsyncContext, Handler, Message};
@@ -10,7 +11,7 @@ use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State};
 use crate::ids::EntityId;
 use crate::path::PathKey;
-use crate::store::StoreError;
+use crate::store::{Shard, StoreError};
 
 /// Action after the shard was taken over again.
 pub(super) enum AfterRecovery {
@@ -26,12 +27,14 @@ pub(super) enum AfterRecovery {
     RestorePolicies,
 }
 
-/// The shard of an entity was taken over again, or the store refused it.
+/// Entities whose shard is being taken over again, with their next actions, by shard.
+pub(super) type Recoveries = BTreeMap<Shard, Vec<(EntityId, AfterRecovery)>>;
+
+/// A shard was taken over again, or the store refused it.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Recovered {
-    id: EntityId,
-    then: AfterRecovery,
+    shard: Shard,
     result: Result<(), StoreError>,
 }
 
@@ -40,18 +43,23 @@ impl NamespaceActor {
     /// `then`. Other mail is handled meanwhile.
     pub(super) fn when_recovered(&mut self, id: EntityId, then: AfterRecovery, itself: Addr<Self>) {
         let Some(writer) = self.writer(id).map(Arc::clone) else { return };
-        self.recovery_count += 1;
-        let result = writer.recover();
-        itself.do_send(Recovered { id, then, result });
+        let waiting = self.recoveries.entry(writer.shard()).or_default();
+        waiting.push((id, then));
+        if waiting.len() > 1 {
+            return;
+        }
+        actix_rt::spawn(async move {
+            let result = writer.recover().await;
+            itself.do_send(Recovered { shard: writer.shard(), result });
+        });
     }
-}
 
-impl Handler<Recovered> for NamespaceActor {
-    type Result = ();
-
-    fn handle(&mut self, mail: Recovered, context: &mut Self::Context) {
-        let Recovered { id, then, result } = mail;
-        self.recovery_count = self.recovery_count.saturating_sub(1);
+    fn continue_recovered(
+        &mut self,
+        (id, then): (EntityId, AfterRecovery),
+        result: Result<(), StoreError>,
+        itself: Addr<Self>,
+    ) {
         if let Err(error) = &result {
             // A store that cannot be owned is unusable.
             tracing::error!(%error, "the store failed permanently");
@@ -63,15 +71,29 @@ impl Handler<Recovered> for NamespaceActor {
             (AfterRecovery::Transfers(AfterTransfers::Reopen), Err(error)) if is_open => {
                 self.close_family(id, &error.to_string());
             }
-            (AfterRecovery::Transfers(then), _) => {
-                self.when_transfers_ended(id, then, context.address())
-            }
+            (AfterRecovery::Transfers(then), _) => self.when_transfers_ended(id, then, itself),
             // If the store refused the shard, it refuses these batches too.
-            (AfterRecovery::Undo, _) => self.write_deletion(id, context.address()),
-            (AfterRecovery::RestorePolicies, _) => self.restore_policies(id, context.address()),
+            (AfterRecovery::Undo, _) => self.write_deletion(id, itself),
+            (AfterRecovery::RestorePolicies, _) => self.restore_policies(id, itself),
             (AfterRecovery::RefuseCreations(keys, refused), _) => {
                 self.refuse_creations(keys, refused);
             }
+        }
+    }
+}
+
+impl Handler<Recovered> for NamespaceActor {
+    type Result = ();
+
+    fn handle(&mut self, mail: Recovered, context: &mut Self::Context) {
+        let Recovered { shard, result } = mail;
+        let mut waiting = self.recoveries.remove(&shard).into_iter().flatten();
+        if let Some(first) = waiting.next() {
+            self.continue_recovered(first, result, context.address());
+        }
+        // The shard may have failed again when these came.
+        for (id, then) in waiting {
+            self.when_recovered(id, then, context.address());
         }
     }
 }

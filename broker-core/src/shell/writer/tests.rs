@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use peeklock_store_testing::block_on;
+
 use super::*;
 use crate::content_ref::ContentRef;
 use crate::store::{Key, Records, Reserved, Waker};
@@ -11,6 +13,7 @@ use crate::transfer::claim::TransferClaims;
 #[derive(Default)]
 struct ByHand(Mutex<Vec<(BatchId, Completion)>>);
 
+#[async_trait::async_trait]
 impl Store for ByHand {
     fn name(&self) -> &'static str {
         "by hand"
@@ -24,7 +27,7 @@ impl Store for ByHand {
         1
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         Ok((Fence { shard, epoch: 1 }, BatchId(1)))
     }
 
@@ -62,7 +65,7 @@ impl World {
     fn with_batches(count: u64) -> Self {
         let store = Arc::new(ByHand::default());
         let given = Arc::clone(&store) as Arc<dyn Store>;
-        let writer = ShardWriter::acquire(given, Shard(0), Box::new(|_| {})).unwrap();
+        let writer = block_on(ShardWriter::acquire(given, Shard(0), Box::new(|_| {}))).unwrap();
         let told: Arc<Mutex<Vec<(u64, bool)>>> = Arc::default();
         for number in 1..=count {
             let told = Arc::clone(&told);
@@ -137,6 +140,6 @@ fn guard_of_failed_batch_is_held_until_shard_is_acquired_again() {
     let clear = Arc::clone(&is_clear);
     claims.close(Box::new(move || clear.store(true, Ordering::Relaxed)));
     assert!(!is_clear.load(Ordering::Relaxed), "what failed may land");
-    world.writer.recover().unwrap();
+    block_on(world.writer.recover()).unwrap();
     assert!(is_clear.load(Ordering::Relaxed));
 }

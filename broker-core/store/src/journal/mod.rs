@@ -40,8 +40,10 @@ mod threads;
 pub mod verify;
 
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
 
 use self::cache::Cache;
 use self::committer::Committer;
@@ -51,7 +53,7 @@ use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
 use self::opening::Opened;
-use self::queue::{CommitJob, JobQueue};
+use self::queue::{Acquired, CommitJob, JobQueue};
 use self::room::Room;
 use self::scan::Scan;
 use self::segment::Segments;
@@ -310,11 +312,20 @@ impl Journal {
         }
     }
 
+    /// Asks the committer to raise the epoch of a shard. Without threads, it has done so.
+    fn begin_acquire(&self, shard: Shard) -> Result<oneshot::Receiver<Acquired>, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.push(CommitJob::Acquire(shard, answer)).map_err(|(_, error)| error)?;
+        while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
+        Ok(answered)
+    }
+
     fn ended(&self) -> Result<(), StoreError> {
         self.queue.ended().map_or(Ok(()), Err)
     }
 }
 
+#[async_trait]
 impl Store for Journal {
     fn name(&self) -> &'static str {
         "journal"
@@ -328,12 +339,10 @@ impl Store for Journal {
         self.shard_count
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        let (answer, answered) = channel();
-        self.queue.push(CommitJob::Acquire(shard, answer)).map_err(|(_, error)| error)?;
-        while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        let answered = self.begin_acquire(shard)?;
         let ended = || StoreError::Failed("the store is closed".into());
-        answered.recv().unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
+        answered.await.unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
     }
 
     fn stored_bytes(&self) -> Option<u64> {

@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use super::format::LogPosition;
 use super::index::IndexEntry;
@@ -17,7 +18,7 @@ pub(super) enum CommitJob {
     /// Appends a batch.
     Submit(Submission, Completion),
     /// Raises the epoch of a shard.
-    Acquire(Shard, Sender<Result<(Fence, BatchId), StoreError>>),
+    Acquire(Shard, oneshot::Sender<Acquired>),
     /// Writes records again at the end of the log.
     Move(Move, Sender<MoveReply>),
     /// Writes a part of a large content again. Its segment is held until a [`CommitJob::Move`]
@@ -27,6 +28,9 @@ pub(super) enum CommitJob {
     /// segment in use. `None` names the same one as the last mark.
     Mark(Option<u32>, Sender<MoveReply>),
 }
+
+/// Result of raising the epoch of a shard.
+pub(super) type Acquired = Result<(Fence, BatchId), StoreError>;
 
 /// Records to write again.
 pub(super) struct Move {

@@ -396,7 +396,8 @@ struct Writer {
 
 impl Writer {
     fn new(journal: Journal) -> Result<Self, StoreError> {
-        let (fence, next) = journal.acquire(Shard(0))?;
+        let ended = |_| StoreError::Failed("the journal has ended".into());
+        let (fence, next) = journal.begin_acquire(Shard(0))?.try_recv().map_err(ended)??;
         Ok(Self { journal, fence, next, batch: Batch::default() })
     }
 

@@ -37,7 +37,7 @@ struct Owner {
 impl Owner {
     fn new() -> Self {
         let store = MemoryStore::new(1, u64::MAX);
-        let (fence, next) = store.acquire(Shard(0)).unwrap();
+        let (fence, next) = peeklock_store_testing::block_on(store.acquire(Shard(0))).unwrap();
         Self { store, fence, next }
     }
 

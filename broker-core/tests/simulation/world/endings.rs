@@ -35,7 +35,7 @@ impl World {
     }
 
     pub(super) fn rebuild(&mut self, entity: usize) {
-        self.writer_of(entity).recover().expect("the store gives the shard");
+        block_on(self.writer_of(entity).recover()).expect("the store gives the shard");
         let (id, description) =
             (self.entities[entity].id, self.entities[entity].description.clone());
         let Some(image) = Image::read(&self.store, id) else {

@@ -19,7 +19,7 @@ use peeklock_core::machine::any::AnyMachine;
 use peeklock_core::machine::family::Family;
 use peeklock_core::machine::topic::Topic;
 use peeklock_core::rule::Rule as ProductRule;
-use peeklock_store_testing::visit_records;
+use peeklock_store_testing::{block_on, visit_records};
 
 use super::*;
 use crate::clients::DUPLICATE_KEY;
@@ -259,7 +259,7 @@ impl World {
             return true;
         }
         if events.shells.is_empty() && !events.tree.borrow().is_submitting() {
-            self.writer_of(NEIGHBOUR).recover().expect("the store gives the shard");
+            block_on(self.writer_of(NEIGHBOUR).recover()).expect("the store gives the shard");
             self.note(|| "the topic is opened anew".to_owned());
             self.seen.topic_rebuilds += 1;
             self.open_events(events);

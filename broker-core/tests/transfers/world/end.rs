@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use peeklock_core::error::Rejection;
 use peeklock_core::request::{Released, release_all};
+use peeklock_store_testing::block_on;
 
 use super::{Ending, FAN, World, grove_of, path, root_of};
 use crate::ground::{push, take};
@@ -89,7 +90,7 @@ impl World {
                     self.entities[place].ending = None;
                 }
                 Err(_) => {
-                    self.writer_of(id).recover().unwrap();
+                    block_on(self.writer_of(id).recover()).unwrap();
                     self.write_deletion(place);
                 }
             }
@@ -119,7 +120,7 @@ impl World {
         entity.ending = Some(Ending::Settling);
         entity.settled = 0;
         let (id, seat) = (entity.id, entity.seat);
-        self.writer_of(id).recover().unwrap();
+        block_on(self.writer_of(id).recover()).unwrap();
         for entity in &mut self.entities[grove_of(place)] {
             entity.shell = None;
             let settled = Arc::clone(&self.settled);

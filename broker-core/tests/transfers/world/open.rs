@@ -14,7 +14,7 @@ use peeklock_core::machine::family::Family;
 use peeklock_core::shell::Shell;
 use peeklock_core::shell::tree::Tree;
 use peeklock_core::store::{Batch, Store, StoreError};
-use peeklock_store_testing::{Fate, Random, visit_records};
+use peeklock_store_testing::{Fate, Random, block_on, visit_records};
 
 use super::{Description, Ending, Entity, FAN, World, check, grove_of, path, root_of};
 use crate::ground::{PLANNED, Shared, push, take};
@@ -46,7 +46,7 @@ impl World {
             if outcome {
                 break;
             }
-            self.writer_of(id).recover().unwrap();
+            block_on(self.writer_of(id).recover()).unwrap();
         }
         self.note(|| format!("{} is created as {id:?}: {description:?}", path(place)));
         let (seat, tree, shell) = self.open(id, &description);

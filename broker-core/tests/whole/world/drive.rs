@@ -17,6 +17,7 @@ use peeklock_core::shell::{Shell, TreeFault, TurnResults};
 use peeklock_core::store::Key;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transfer::{Departure, contents};
+use peeklock_store_testing::block_on;
 
 use super::{Ending, Errand, World};
 use crate::ground::{ListEnded, Mail, at_once, push, take};
@@ -197,7 +198,7 @@ impl World {
             let grove = &self.groves[place];
             match grove.ending {
                 Some(Ending::Failed) if !grove.tree.borrow().is_submitting() => {
-                    self.writer_of(grove.members[0].id).recover().unwrap();
+                    block_on(self.writer_of(grove.members[0].id).recover()).unwrap();
                     let grove = &mut self.groves[place];
                     grove.ending = Some(Ending::Settling);
                     grove.settled = 0;

@@ -40,6 +40,7 @@ impl StoredContent for BadBlock {
     }
 }
 
+#[async_trait::async_trait]
 impl Store for Worn {
     fn name(&self) -> &'static str {
         "worn"
@@ -53,8 +54,8 @@ impl Store for Worn {
         self.0.shard_count()
     }
 
-    fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        self.0.acquire(shard)
+    async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.0.acquire(shard).await
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
