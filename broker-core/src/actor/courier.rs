@@ -110,13 +110,14 @@ struct Errand {
 }
 
 impl Errand {
-    /// Carries a list. Returns the results of its messages; empty if it was not tried.
-    async fn run(&self, list: HandOver<PinnedMessage>) -> Vec<Departure> {
+    /// Carries a list. Returns the results of its messages; empty if it was not tried. An error if
+    /// only the store knows the results, and it cannot report them.
+    async fn run(&self, list: HandOver<PinnedMessage>) -> Result<Vec<Departure>, StoreError> {
         // At a start, a destination may be opened after its source, so it must not count as
         // missing.
         let mut are_open = self.shared.are_open.subscribe();
         if are_open.wait_for(|open| *open).await.is_err() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         match Destination::parse(&list.destination) {
             Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list).await,
@@ -149,13 +150,16 @@ impl Errand {
     }
 
     /// Carries a list to an entity.
-    async fn hand_in(&self, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
+    async fn hand_in(
+        &self,
+        mut list: HandOver<PinnedMessage>,
+    ) -> Result<Vec<Departure>, StoreError> {
         // Loads nothing for a missing destination.
         if let Err(departure) = self.find(&list.destination) {
-            return vec![departure; list.messages.len()];
+            return Ok(vec![departure; list.messages.len()]);
         }
         let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Entity).await else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let keys = list.messages.iter().map(|message| message.origin.key).collect();
         self.transfer(&list.destination, list.when_full, keys, arrivals).await
@@ -173,10 +177,10 @@ impl Errand {
         when_full: WhenFull,
         keys: Vec<Key>,
         messages: Vec<Arrival>,
-    ) -> Vec<Departure> {
+    ) -> Result<Vec<Departure>, StoreError> {
         let inlet = match self.find(destination) {
             Ok(inlet) => inlet,
-            Err(departure) => return vec![departure; keys.len()],
+            Err(departure) => return Ok(vec![departure; keys.len()]),
         };
         let (ended, end) = oneshot::channel();
         let claim = self.claims.open(Box::new(move |how| {
@@ -194,7 +198,7 @@ impl Errand {
             release_all(&mut releases);
         }
         let end = end.await.unwrap_or(None);
-        contents::departures(&*self.shared.store, &keys, end)
+        contents::departures(&*self.shared.store, &keys, end).await
     }
 
     /// Returns the inlet of the entity at a path, or the result for messages to a missing one.
@@ -217,12 +221,16 @@ impl Errand {
     }
 
     /// Calls a forwarder for messages, and carries out its verdicts (FWD-31).
-    async fn forward(&self, scheme: &str, mut list: HandOver<PinnedMessage>) -> Vec<Departure> {
+    async fn forward(
+        &self,
+        scheme: &str,
+        mut list: HandOver<PinnedMessage>,
+    ) -> Result<Vec<Departure>, StoreError> {
         let Some(forwarder) = self.shared.forwarders.get(scheme) else {
             // The description was set when the broker had this forwarder; it was restarted without
             // it.
             let why = format!("this broker has no forwarder for `{scheme}://`");
-            return vec![failed(why)];
+            return Ok(vec![failed(why)]);
         };
         let name = forwarder.name();
         // Room is taken only after a thread is available.
@@ -230,10 +238,10 @@ impl Errand {
         let Some(leave) = self.route.permit(&list.destination, threads) else {
             tracing::warn!(forwarder = name, source = %list.source, "cannot start a thread for a \
                 forwarder");
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let Some((arrivals, room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         self.call_forwarder(forwarder, leave, &list, (arrivals, room)).await
     }
@@ -245,7 +253,7 @@ impl Errand {
         leave: CallPermit,
         list: &HandOver<PinnedMessage>,
         (arrivals, mut room): (Vec<Arrival>, LoadRoom),
-    ) -> Vec<Departure> {
+    ) -> Result<Vec<Departure>, StoreError> {
         let source = Source {
             broker: self.shared.edge.broker_id(),
             entity: self.id,
@@ -270,17 +278,17 @@ impl Errand {
             () = clock.sleep_until(deadline) => {
                 let why = format!("no answer within {} s", time_max.as_seconds_f64());
                 tracing::warn!(forwarder = name, source = %list.source, why, "forwarder failed");
-                return vec![failed(why)];
+                return Ok(vec![failed(why)]);
             }
         };
-        match called {
+        Ok(match called {
             Ok(verdicts) if verdicts.is_empty() => {
                 vec![failed("the forwarder returned no verdict".to_owned())]
             }
             Ok(verdicts) => {
                 // Carrying the verdicts out may take long; other forwarders must not wait for that.
                 room.release_forwarder_part();
-                self.carry_out(list, arrivals, verdicts).await
+                self.carry_out(list, arrivals, verdicts).await?
             }
             Err(CallFailure::NoRoute(rejection)) => {
                 let why = rejection.detail();
@@ -297,7 +305,7 @@ impl Errand {
                     a forwarder");
                 Vec::new()
             }
-        }
+        })
     }
 
     /// Carries verdicts out in order. Consecutive messages for one entity go as one list.
@@ -306,7 +314,7 @@ impl Errand {
         list: &HandOver<PinnedMessage>,
         arrivals: Vec<Arrival>,
         verdicts: Vec<Verdict>,
-    ) -> Vec<Departure> {
+    ) -> Result<Vec<Departure>, StoreError> {
         let mut departures = Vec::with_capacity(verdicts.len());
         let mut not_taking = Vec::new();
         let mut group: Option<Group> = None;
@@ -320,18 +328,18 @@ impl Errand {
                     }
                     _ => {
                         self.finish(&mut group, list.when_full, &mut not_taking, &mut departures)
-                            .await;
+                            .await?;
                         let keys = vec![arrival.origin.key];
                         group = Some(Group { named, path, keys, messages: vec![arrival] });
                     }
                 }
                 continue;
             }
-            self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await;
+            self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await?;
             departures.push(departure(verdict));
         }
-        self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await;
-        departures
+        self.finish(&mut group, list.when_full, &mut not_taking, &mut departures).await?;
+        Ok(departures)
     }
 
     async fn finish(
@@ -340,19 +348,20 @@ impl Errand {
         when_full: WhenFull,
         not_taking: &mut Vec<GroupKey>,
         departures: &mut Vec<Departure>,
-    ) {
-        let Some(Group { named, path, keys, messages }) = group.take() else { return };
+    ) -> Result<(), StoreError> {
+        let Some(Group { named, path, keys, messages }) = group.take() else { return Ok(()) };
         // Messages that this destination did not accept must first be given up, durably, or offered
         // again, before later ones go there (FWD-10).
         if not_taking.contains(&named) {
             departures.extend(keys.iter().map(|_| Departure::NotTried));
-            return;
+            return Ok(());
         }
-        let ended = self.transfer(&path, when_full, keys, messages).await;
+        let ended = self.transfer(&path, when_full, keys, messages).await?;
         if ended.iter().any(|one| !matches!(one, Departure::Taken)) {
             not_taking.push(named);
         }
         departures.extend(ended);
+        Ok(())
     }
 }
 

@@ -215,6 +215,14 @@ impl EntityActor {
         }
     }
 
+    /// Ends the machine, and with it its tree. Requests wait for the rebuilt one.
+    fn end_with_tree(&mut self, why: &str, context: &mut Context<Self>) {
+        self.drive.fail(why);
+        self.give_back();
+        wakeups::disarm(self, context);
+        self.end_if_quiet(context);
+    }
+
     /// Closes the inlet if the queue is still idle after all arrived commands. After
     /// [`IDLE_LOOKS_MAX`] turns it gives up; the queue reports again later that it is idle.
     fn close_if_idle(&mut self, reason: &Rejection, context: &mut Context<Self>) -> bool {
@@ -340,12 +348,7 @@ impl Handler<TreeNews> for EntityActor {
                 }
                 self.end_if_quiet(context);
             }
-            TreeNews::StoreFailed(why) => {
-                self.drive.fail(&why);
-                self.give_back();
-                wakeups::disarm(self, context);
-                self.end_if_quiet(context);
-            }
+            TreeNews::StoreFailed(why) => self.end_with_tree(&why, context),
         }
     }
 }
@@ -355,6 +358,14 @@ impl Handler<ListEnded> for EntityActor {
 
     fn handle(&mut self, mail: ListEnded, context: &mut Self::Context) {
         let ListEnded { list, departures } = mail;
+        let departures = match departures {
+            Ok(departures) => departures,
+            Err(error) => {
+                let why = format!("the result of a transfer is unknown: {error}");
+                self.end_with_tree(&why, context);
+                return;
+            }
+        };
         let request = Request {
             ticket: Ticket(0),
             sub_queue: SubQueue::Main,

@@ -11,6 +11,7 @@ use crate::admission::{LoadRoom, LongTurn};
 use crate::error::Rejection;
 use crate::ids::{EntityId, SequenceNumber};
 use crate::machine::StageNumber;
+use crate::store::StoreError;
 use crate::transfer::{Departure, ListNumber};
 
 /// News of the tree of an entity, from the desk of its arbiter.
@@ -72,7 +73,8 @@ pub(super) struct ContentsLoaded {
 #[rtype(result = "()")]
 pub(super) struct ListEnded {
     pub(super) list: ListNumber,
-    pub(super) departures: Vec<Departure>,
+    /// An error if the store cannot report which messages have left.
+    pub(super) departures: Result<Vec<Departure>, StoreError>,
 }
 
 /// An entity has been idle for its AutoDeleteOnIdle.

@@ -97,25 +97,29 @@ async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreErr
 
 /// Returns the results of the messages at these keys, after their list has ended. Without an answer
 /// of the destination the store decides: a message whose record is gone at the source has arrived.
-#[must_use]
-pub fn departures(store: &dyn Store, keys: &[Key], end: TransferEnd) -> Vec<Departure> {
+///
+/// # Errors
+/// A store that cannot decide. The messages may be in either entity, so the source must be restored
+/// from its records before it does anything else with them.
+pub async fn departures(
+    store: &dyn Store,
+    keys: &[Key],
+    end: TransferEnd,
+) -> Result<Vec<Departure>, StoreError> {
     let reason = match end {
         Some(Ok(admissions)) if admissions.len() == keys.len() => {
-            return admissions.into_iter().map(Departure::from).collect();
+            return Ok(admissions.into_iter().map(Departure::from).collect());
         }
         Some(Err(reason)) => Some(reason),
         Some(Ok(_)) | None => None,
     };
     // Only a missing or deleted entity refuses permanently without having judged the messages.
     let absent = reason.filter(|reason| reason.condition() == Condition::EntityNotFound);
-    let mut contents = Vec::with_capacity(keys.len());
-    store.pin(keys, &mut contents);
-    contents
-        .into_iter()
-        .map(|content| match (content, &absent) {
-            (None, _) => Departure::Taken,
-            (Some(_), Some(absent)) => Departure::NotAdmitted(absent.clone()),
-            (Some(_), None) => Departure::Unknown,
-        })
-        .collect()
+    let exist = store.exists(keys).await?;
+    let departures = exist.into_iter().map(|exists| match &absent {
+        _ if !exists => Departure::Taken,
+        Some(absent) => Departure::NotAdmitted(absent.clone()),
+        None => Departure::Unknown,
+    });
+    Ok(departures.collect())
 }

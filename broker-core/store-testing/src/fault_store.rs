@@ -478,6 +478,11 @@ impl Store for FaultStore {
         Box::new(HeldRecords { calls: &self.answers, records: self.image.scan(prefix) })
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.answers.wait().await?;
+        self.image.exists(keys).await
+    }
+
     /// Copies the image; batches that wait for their fate stay only in this store.
     fn fork(&self) -> Option<Arc<dyn Store>> {
         let state = self.lock();

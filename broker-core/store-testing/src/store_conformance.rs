@@ -186,6 +186,13 @@ fn content(store: &dyn Store, key: &Key) -> Option<Vec<u8>> {
     contents_of(store, &[*key]).pop().flatten().as_ref().map(load)
 }
 
+fn exists(store: &dyn Store, keys: &[Key]) -> Vec<bool> {
+    match block_on(store.exists(keys)) {
+        Ok(found) => found,
+        Err(error) => unreachable!("a store can be asked: {error}"),
+    }
+}
+
 /// All records under a prefix; asserts that they are in ascending order.
 fn scan(store: &dyn Store, prefix: &Key) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();

@@ -184,6 +184,14 @@ pub trait Store: Send + Sync {
     /// [`Store::pin`] returns contents.
     fn scan(&self, prefix: &Key) -> Box<dyn Records + '_>;
 
+    /// Returns for each key whether its record exists, as of the last completed batch of any shard.
+    /// [`Store::pin`] of a record that the owner of another shard has removed may still find it for
+    /// a while; this method does not.
+    ///
+    /// # Errors
+    /// If the store cannot find out: it has failed, or the shard was lost.
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError>;
+
     /// A second store with the completed data of this one; later changes of either do not affect
     /// the other. Atomic like a batch. `None` if the store would have to copy everything.
     fn fork(&self) -> Option<Arc<dyn Store>> {

@@ -384,6 +384,15 @@ impl Store for MemoryStore {
         Box::new(Scan { store: self, prefix: *prefix, last: None })
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        let exists = |key: &Key| {
+            let space = space_of(key.as_bytes());
+            let guard = self.spaces_of(space);
+            guard.live.get(&space).is_some_and(|records| records.get(key.as_bytes()).is_some())
+        };
+        Ok(keys.iter().map(exists).collect())
+    }
+
     fn shortage(&self, bytes: u64) -> Option<Shortage> {
         let stored_bytes = self.stored_bytes.load(Ordering::Relaxed);
         let taken = stored_bytes.saturating_add(self.reserved_bytes.load(Ordering::Relaxed));

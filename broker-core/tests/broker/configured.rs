@@ -179,6 +179,10 @@ impl Store for SlowToClose {
         self.inner.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.inner.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         self.is_closing.send(()).unwrap();
         let may_close = self.may_close.lock().unwrap_or_else(PoisonError::into_inner);

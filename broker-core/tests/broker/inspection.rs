@@ -109,6 +109,10 @@ impl Store for Elsewhere {
         self.inner.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.inner.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         self.inner.close()
     }

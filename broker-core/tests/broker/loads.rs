@@ -188,6 +188,10 @@ impl Store for CommandedStore {
         self.inner.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.inner.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         self.inner.close()
     }

@@ -17,7 +17,7 @@ use peeklock_store_testing::{Fate, FaultStore};
 async fn start() -> (Broker, Arc<FaultStore>) {
     let store = FaultStore::at_once(2, u64::MAX);
     let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
-    let broker = builder.start().await.unwrap();
+    let broker = builder.count_internal_work().start().await.unwrap();
     for path in ["first", "second"] {
         broker.create_queue(path, QueueUpdate::default()).await.unwrap();
     }

@@ -130,6 +130,10 @@ impl Store for Switched {
         self.inner.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.inner.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -102,6 +102,10 @@ impl Store for Panicky {
         self.inner.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.inner.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }

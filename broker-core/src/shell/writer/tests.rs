@@ -49,6 +49,10 @@ impl Store for ByHand {
         unreachable!("a writer reads no records")
     }
 
+    async fn exists(&self, _: &[Key]) -> Result<Vec<bool>, StoreError> {
+        unreachable!("a writer asks for no records")
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -137,7 +137,10 @@ fn record_of_another_owner(subject: &Subject<'_>) {
     for from in [&b"moves"[..], b"moves, more"] {
         batch.delete(&key(1, from));
     }
+    let keys = [key(1, b"moves"), key(2, b"here"), key(1, b"stays"), key(7, b"nowhere")];
+    assert_eq!(exists(&*source.store, &keys), [true, false, true, false]);
     destination.store(batch);
+    assert_eq!(exists(&*source.store, &keys), [false, true, true, false]);
     assert_eq!(keys_of(&*source.store, 1), [b"stays".to_vec()]);
     let mut batch = Batch::default();
     batch.delete_prefix(&Key::of_space(1));
@@ -148,6 +151,7 @@ fn record_of_another_owner(subject: &Subject<'_>) {
     drop(source);
     subject.check_twice(destination, |store| {
         assert_eq!(keys_of(store, 1), Vec::<Vec<u8>>::new());
+        assert_eq!(exists(store, &keys), [false, true, false, false]);
         assert_eq!(content(store, &key(2, b"here")), Some(b"body".to_vec()));
         assert_eq!(content(store, &key(2, b"here, more")), Some(b"overlay".to_vec()));
     });

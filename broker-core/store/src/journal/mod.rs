@@ -406,6 +406,12 @@ impl Store for Journal {
         Box::new(Scan::new(&self.index, &self.segments, &self.queue, *prefix))
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        // The content of a failed journal is unknown.
+        self.ended()?;
+        Ok(keys.iter().map(|key| self.index.get(key.as_bytes()).is_some()).collect())
+    }
+
     fn watch(&self, watcher: Watcher) {
         self.queue.watch(watcher);
     }

@@ -10,6 +10,7 @@ use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Released, Reply, Request};
 use peeklock_core::store::Key;
 use peeklock_core::transfer::contents;
+use peeklock_store_testing::block_on;
 
 use super::{World, path};
 use crate::ground::{ListEnded, at_once, push, take};
@@ -71,7 +72,7 @@ impl World {
                     .filter(|one| matches!(one, Admission::NotAdmitted(reason) if reason.condition() == Condition::QuotaExceeded))
                     .count() as u64;
             }
-            let departures = contents::departures(&*self.store, &keys, end);
+            let departures = block_on(contents::departures(&*self.store, &keys, end)).unwrap();
             self.note(|| format!("{} hears of {list:?}: {departures:?}", path(place)));
             let request = Request {
                 ticket: Ticket(0),

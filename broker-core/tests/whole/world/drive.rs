@@ -372,7 +372,7 @@ impl World {
             }
             let (handed, predicted) = fate.expect("a list that has been handed in");
             let is_known = matches!(&end, Some(Ok(_)));
-            let departures = contents::departures(&*self.store, &keys, end);
+            let departures = block_on(contents::departures(&*self.store, &keys, end)).unwrap();
             let fates: Vec<Fate> = departures
                 .iter()
                 .map(|one| match one {

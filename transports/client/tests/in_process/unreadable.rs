@@ -85,6 +85,10 @@ impl Store for Worn {
         self.0.scan(prefix)
     }
 
+    async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
+        self.0.exists(keys).await
+    }
+
     fn close(&self) -> Result<(), StoreError> {
         Ok(())
     }
