@@ -418,6 +418,7 @@ mod tests {
     fn arrival_counts_removed_overlays_as_steps() {
         let (source, number) = (EntityId(9), SequenceNumber(1));
         let set = |count: u16| Origin {
+            shard: 0,
             key: slot_key(source, number),
             overlays: (0..count).map(|index| overlay_key(source, number, index)).collect(),
         };

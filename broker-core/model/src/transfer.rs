@@ -34,6 +34,8 @@ pub struct ListNumber(pub u64);
 /// Keys of the records of a transferred message at its source.
 #[derive(Clone, Debug)]
 pub struct Origin {
+    /// Number of the shard of the source.
+    pub shard: u16,
     /// Its slot; the content of that record is the message.
     pub key: Key,
     /// Its overlays, in their order.
@@ -43,9 +45,8 @@ pub struct Origin {
 impl Origin {
     /// Deletes the records at the source.
     pub fn delete(&self, batch: &mut Batch) {
-        batch.delete(&self.key);
-        for key in &self.overlays {
-            batch.delete(key);
+        for key in std::iter::once(&self.key).chain(&self.overlays) {
+            batch.delete_in(self.shard, key);
         }
     }
 }

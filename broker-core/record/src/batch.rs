@@ -23,6 +23,7 @@ struct Head {
     key_length: u8,
     /// Length of the value, or of the second key.
     rest_length: u32,
+    /// Index of the content, or number of the shard.
     content: u32,
 }
 
@@ -33,6 +34,7 @@ enum Kind {
     PutKeepContent,
     PutContentOf,
     Delete,
+    DeleteIn,
     DeletePrefix,
 }
 
@@ -48,8 +50,16 @@ pub enum Record<'a> {
         /// Its content.
         content: ContentOp<'a>,
     },
-    /// Removes a key, its value and its reference to a content.
+    /// Removes a key of the shard of the batch, its value and its reference to a content.
     Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Removes a key as [`Record::Delete`] does, in a space that may belong to another shard: a
+    /// transfer removes a message at its source.
+    DeleteIn {
+        /// Number of the shard to which the space of the key belongs.
+        shard: u16,
         /// The key.
         key: &'a [u8],
     },
@@ -111,6 +121,11 @@ impl Batch {
         self.push(Kind::Delete, key, 0, |_| {});
     }
 
+    /// Removes a key in a space of a shard, which may be another one than that of the batch.
+    pub fn delete_in(&mut self, shard: u16, key: &Key) {
+        self.push(Kind::DeleteIn, key, u32::from(shard), |_| {});
+    }
+
     /// Removes every key that begins with `prefix`.
     pub fn delete_prefix(&mut self, prefix: &Key) {
         self.push(Kind::DeletePrefix, prefix, 0, |_| {});
@@ -152,6 +167,9 @@ impl Batch {
                 Record::Put { key, value, content: ContentOp::Of(content()?.as_ref()) }
             }
             Kind::Delete => Record::Delete { key },
+            Kind::DeleteIn => {
+                Record::DeleteIn { shard: u16::try_from(head.content).unwrap_or(u16::MAX), key }
+            }
             Kind::DeletePrefix => Record::DeletePrefix { prefix: key },
         })
     }

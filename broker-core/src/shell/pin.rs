@@ -124,6 +124,7 @@ impl<M: Machine> Shell<M> {
     ) -> Result<HandOver<PinnedMessage>, TreeFault> {
         let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
         let facts = messages.iter().map(|handed| handed.facts).collect();
+        let shard = self.tree.borrow().shard().0;
         let messages = self
             .pin(facts)?
             .into_iter()
@@ -133,6 +134,7 @@ impl<M: Machine> Shell<M> {
                     handed;
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
+                    shard,
                     key: self.machine.content_key(sequence),
                     overlays: (0..overlay_count)
                         .map(|index| self.machine.overlay_key(sequence, index))

@@ -23,8 +23,8 @@ use super::held_calls::{HeldCalls, HeldRecords};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
-    Submission, Waker,
+    BatchId, Completion, Fence, Key, MemoryStore, Record, Records, Reserved, Shard, Store,
+    StoreError, Submission, Waker,
 };
 
 /// The fate of the next batch of a shard.
@@ -88,6 +88,9 @@ impl Odds {
     }
 }
 
+/// Spaces with the records of the whole store, which batches of all shards write.
+const SPACES_OF_NO_SHARD: [u64; 2] = [0, 1 << 63];
+
 /// A store whose driver decides the results.
 pub struct FaultStore {
     image: Arc<MemoryStore>,
@@ -102,6 +105,8 @@ struct State {
     waiting: Vec<Waker>,
     reserved_bytes: u64,
     overdrawn: bool,
+    /// The shard to which each space belongs, from its first record on.
+    shard_of_space: BTreeMap<u64, Shard>,
     at_once: bool,
     /// Contents that contain this text are pinned as invalid messages.
     spoilt: Option<&'static str>,
@@ -148,6 +153,7 @@ impl FaultStore {
             waiting: Vec::new(),
             reserved_bytes: 0,
             overdrawn: false,
+            shard_of_space: BTreeMap::new(),
             at_once,
             spoilt: None,
             ended: false,
@@ -364,6 +370,27 @@ impl FaultStore {
 }
 
 impl State {
+    /// Returns the fault of a batch with records in a space of another shard.
+    fn foreign_space(&mut self, submission: &Submission) -> Option<String> {
+        let &[fence] = submission.fences.as_slice() else { return None };
+        submission.batch.records().find_map(|record| {
+            let (key, shard) = match record {
+                Record::DeleteIn { shard, key } => (key, Shard(shard)),
+                Record::Put { key, .. }
+                | Record::Delete { key }
+                | Record::DeletePrefix { prefix: key } => (key, fence.shard),
+            };
+            let space = key.first_chunk().map_or(0, |space| u64::from_be_bytes(*space));
+            if SPACES_OF_NO_SHARD.contains(&space) {
+                return None;
+            }
+            let owner = *self.shard_of_space.entry(space).or_insert(shard);
+            (owner != shard).then(|| {
+                format!("space {space} belongs to shard {}, not to shard {}", owner.0, shard.0)
+            })
+        })
+    }
+
     const fn give_back(&mut self, bytes: u64) {
         if bytes > self.reserved_bytes {
             self.overdrawn = true;
@@ -435,6 +462,11 @@ impl Store for FaultStore {
     fn submit(&self, submission: Submission, completion: Completion) {
         let mut state = self.lock();
         if state.ended {
+            return;
+        }
+        if let Some(fault) = state.foreign_space(&submission) {
+            drop(state);
+            completion(Err(StoreError::Failed(fault.into())));
             return;
         }
         let at_once = state.at_once;

@@ -149,6 +149,7 @@ impl MemoryStore {
         for record in batch.records() {
             let (Record::Put { key, .. }
             | Record::Delete { key }
+            | Record::DeleteIn { key, .. }
             | Record::DeletePrefix { prefix: key }) = record;
             let space = space_of(key);
             let content = match record {
@@ -210,7 +211,7 @@ impl Spaces {
                 let records = Arc::make_mut(self.live.entry(space).or_default());
                 records.put(key, entry, matches!(op, ContentOp::Keep))
             }
-            Record::Delete { key } => {
+            Record::Delete { key } | Record::DeleteIn { key, .. } => {
                 let records = self.live.get_mut(&space);
                 let freed = records.map_or(0, |records| Arc::make_mut(records).remove(key));
                 Changed { added: 0, freed }

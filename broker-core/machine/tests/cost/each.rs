@@ -446,7 +446,7 @@ fn put(record: Record<'_>) -> u64 {
             let content = if let ContentOp::New(bytes) = content { bytes.len() } else { 0 };
             (key.len() + value.len() + content) as u64
         }
-        Record::Delete { .. } | Record::DeletePrefix { .. } => 0,
+        Record::Delete { .. } | Record::DeleteIn { .. } | Record::DeletePrefix { .. } => 0,
     }
 }
 

@@ -135,7 +135,7 @@ fn record_of_another_owner(subject: &Subject<'_>) {
         batch.put_content_of(&key(2, to), &key(1, from), |value| value.push(1));
     }
     for from in [&b"moves"[..], b"moves, more"] {
-        batch.delete(&key(1, from));
+        batch.delete_in(0, &key(1, from));
     }
     let keys = [key(1, b"moves"), key(2, b"here"), key(1, b"stays"), key(7, b"nowhere")];
     assert_eq!(exists(&*source.store, &keys), [true, false, true, false]);

@@ -35,6 +35,7 @@ fn arrival(number: u64, message: InboundMessage) -> Arrival {
         copies_spent: 0,
         dead_letter_source: None,
         origin: Origin {
+            shard: 0,
             key: crate::change::codec::slot_key(EntityId(99), SequenceNumber(number)),
             overlays: Vec::new(),
         },

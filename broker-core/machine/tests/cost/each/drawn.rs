@@ -104,6 +104,7 @@ impl Random {
                 copies_spent: 0,
                 dead_letter_source: None,
                 origin: Origin {
+                    shard: 0,
                     key: source.content_key(sequence),
                     overlays: (0..set).map(|index| source.overlay_key(sequence, index)).collect(),
                 },

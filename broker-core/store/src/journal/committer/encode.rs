@@ -154,7 +154,9 @@ fn payload_max(batch: &Batch, lookup: &mut ContentLookup<'_>) -> u64 {
     for record in batch.records() {
         let (key, value, content) = match record {
             Record::Put { key, value, content } => (key, value, content),
-            Record::Delete { key } | Record::DeletePrefix { prefix: key } => {
+            Record::Delete { key }
+            | Record::DeleteIn { key, .. }
+            | Record::DeletePrefix { prefix: key } => {
                 bytes += REMOVAL_HEAD + key.len();
                 continue;
             }
@@ -193,7 +195,7 @@ fn write_record(
     parts: &mut impl Iterator<Item = Vec<LogPosition>>,
 ) {
     match *record {
-        Record::Delete { key } => {
+        Record::Delete { key } | Record::DeleteIn { key, .. } => {
             LogRecord::Delete { key }.write(payload.buffer, payload.seed);
             lookup.group.push(Op::Delete { key: key_of(key) });
         }
