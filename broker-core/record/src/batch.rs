@@ -121,7 +121,7 @@ impl Batch {
         self.push(Kind::Delete, key, 0, |_| {});
     }
 
-    /// Removes a key in a space of a shard, which may be another one than that of the batch.
+    /// Removes a key in a space of a shard, possibly of another one than the shard of the batch.
     pub fn delete_in(&mut self, shard: u16, key: &Key) {
         self.push(Kind::DeleteIn, key, u32::from(shard), |_| {});
     }
@@ -172,6 +172,12 @@ impl Batch {
             }
             Kind::DeletePrefix => Record::DeletePrefix { prefix: key },
         })
+    }
+
+    /// Whether a record has a new content or refers to the content of another key.
+    #[must_use]
+    pub const fn has_contents(&self) -> bool {
+        !self.contents.is_empty()
     }
 
     /// Number of records.

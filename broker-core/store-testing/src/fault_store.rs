@@ -23,8 +23,8 @@ use super::held_calls::{HeldCalls, HeldRecords};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Record, Records, Reserved, Shard, Store,
-    StoreError, Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Record, Records, Reserved,
+    Shard, Store, StoreError, Submission, Waker,
 };
 
 /// The fate of the next batch of a shard.
@@ -108,6 +108,8 @@ struct State {
     /// The shard to which each space belongs, from its first record on.
     shard_of_space: BTreeMap<u64, Shard>,
     at_once: bool,
+    /// Fates of the next amendments; later ones are stored.
+    amend_fates: VecDeque<Fate>,
     /// Contents that contain this text are pinned as invalid messages.
     spoilt: Option<&'static str>,
     ended: bool,
@@ -155,6 +157,7 @@ impl FaultStore {
             overdrawn: false,
             shard_of_space: BTreeMap::new(),
             at_once,
+            amend_fates: VecDeque::new(),
             spoilt: None,
             ended: false,
         };
@@ -233,6 +236,11 @@ impl FaultStore {
     /// Gives the oldest waiting answer. Returns whether there was one and its caller still waits.
     pub fn let_answer(&self) -> bool {
         self.answers.let_go(0)
+    }
+
+    /// Decides about an amendment that follows those decided before; others are stored.
+    pub fn decide_amendment(&self, fate: Fate) {
+        self.lock().amend_fates.push_back(fate);
     }
 
     /// From now on, pins contents with this text as invalid messages.
@@ -491,6 +499,21 @@ impl Store for FaultStore {
         drop(state);
         if at_once {
             while self.complete_next(shard, Fate::Store) {}
+        }
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.answers.wait().await?;
+        let fate = self.lock().amend_fates.pop_front();
+        match fate.unwrap_or(Fate::Store) {
+            Fate::Store => self.image.amend(expected, batch).await,
+            Fate::Fail => Err(StoreError::Failed("as the test wants it".into())),
+            Fate::Unknown { landed, .. } => {
+                if landed {
+                    self.image.amend(expected, batch).await?;
+                }
+                Err(StoreError::Unknown)
+            }
         }
     }
 

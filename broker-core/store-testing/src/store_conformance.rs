@@ -13,10 +13,11 @@ use bytes::Bytes;
 use crate::{block_on, visit_records};
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    Batch, BatchId, Fence, KEY_BYTES_MAX, Key, RecordSlice, Reserved, Shard, Store, StoreError,
-    Submission,
+    Batch, BatchId, Expectation, Fence, KEY_BYTES_MAX, Key, RecordSlice, Reserved, Shard, Store,
+    StoreError, Submission,
 };
 
+mod amend;
 mod content;
 mod fork;
 mod order;
@@ -47,11 +48,16 @@ pub struct Subject<'a> {
 /// All scenarios.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
-    [records::SCENARIOS, content::SCENARIOS, order::SCENARIOS, room::SCENARIOS, fork::SCENARIOS]
-        .into_iter()
-        .flatten()
-        .map(|(name, run)| Scenario { name, run: *run })
-        .collect()
+    let files = [
+        records::SCENARIOS,
+        content::SCENARIOS,
+        order::SCENARIOS,
+        amend::SCENARIOS,
+        room::SCENARIOS,
+        fork::SCENARIOS,
+    ];
+    let scenarios = files.into_iter().flatten();
+    scenarios.map(|(name, run)| Scenario { name, run: *run }).collect()
 }
 
 /// Runs all scenarios, each on its own store, and if stores survive a restart again after

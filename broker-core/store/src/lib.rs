@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 pub use content_ref::{ContentRef, StoredContent};
 pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
@@ -85,6 +86,9 @@ pub type Completion = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Called at most once, when a store has failed permanently. Must not block.
 pub type Watcher = Box<dyn FnOnce(&StoreError) + Send>;
+
+/// A key and its expected value; `None` if no record is expected.
+pub type Expectation = (Key, Option<Bytes>);
 
 /// A batch on its way into the store.
 pub struct Submission {
@@ -169,6 +173,15 @@ pub trait Store: Send + Sync {
     /// of their ids, and a failed batch fails all later ones. A repeated id repeats the outcome if
     /// the batch is stored, and otherwise stores it.
     fn submit(&self, submission: Submission, completion: Completion);
+
+    /// Stores a batch if each key has the expected value, or is absent where none is expected.
+    /// Returns whether it did. Durable and atomic, also against other brokers on the same store. All
+    /// keys are in spaces that belong to no shard, and batches of shards leave them alone. Records
+    /// have no contents.
+    ///
+    /// # Errors
+    /// If the store has failed. The batch may be stored nevertheless: the caller reads its keys.
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError>;
 
     /// Appends to `contents` a pinned reference to the content of each key. It stays readable after
     /// the record is removed. A key without content gives `None`.

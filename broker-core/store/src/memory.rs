@@ -15,8 +15,8 @@ use bytes::Bytes;
 use self::space::{Changed, Entry, Space};
 use super::tail::space_of;
 use super::{
-    Batch, BatchId, Completion, ContentOp, Fence, Key, Record, RecordSlice, Records, Reserved,
-    SPACE_BYTES, Shard, Shortage, Store, StoreError, Submission, Waker,
+    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, Record, RecordSlice, Records,
+    Reserved, SPACE_BYTES, Shard, Shortage, Store, StoreError, Submission, Waker,
 };
 use crate::content_ref::ContentRef;
 
@@ -31,6 +31,8 @@ const WAITING_MAX: usize = 1_024;
 pub struct MemoryStore {
     shards: Vec<Mutex<ShardState>>,
     spaces: Vec<Mutex<Spaces>>,
+    /// Held while an amendment is compared and stored.
+    amending: Mutex<()>,
     capacity_bytes: u64,
     reserved_bytes: AtomicU64,
     stored_bytes: AtomicU64,
@@ -64,6 +66,7 @@ impl MemoryStore {
         Self {
             shards: (0..count).map(|_| Mutex::default()).collect(),
             spaces: (0..count).map(|_| Mutex::default()).collect(),
+            amending: Mutex::default(),
             capacity_bytes,
             reserved_bytes: AtomicU64::new(0),
             stored_bytes: AtomicU64::new(0),
@@ -76,6 +79,7 @@ impl MemoryStore {
     /// A store with the completed records of this one: the copy for [`Store::fork`].
     #[must_use]
     pub fn forked(&self) -> Self {
+        let _no_amendment = lock(&self.amending);
         // No batch is applied while all shards are locked.
         let _shards: Vec<_> = self.shards.iter().map(lock).collect();
         let spaces = self.spaces.iter().map(|spaces| {
@@ -85,6 +89,7 @@ impl MemoryStore {
         Self {
             shards: self.shards.iter().map(|_| Mutex::default()).collect(),
             spaces: spaces.collect(),
+            amending: Mutex::default(),
             capacity_bytes: self.capacity_bytes,
             reserved_bytes: AtomicU64::new(0),
             stored_bytes: AtomicU64::new(self.stored_bytes.load(Ordering::Relaxed)),
@@ -359,6 +364,24 @@ impl Store for MemoryStore {
             self.give_back(submission.batch.reserved());
         }
         completion(result);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        if batch.has_contents() {
+            return Err(StoreError::Failed("an amendment has no contents".into()));
+        }
+        let _others_wait = lock(&self.amending);
+        let is_as_expected = |(key, value): &Expectation| {
+            let space = space_of(key.as_bytes());
+            let guard = self.spaces_of(space);
+            let stored = guard.live.get(&space).and_then(|records| records.get(key.as_bytes()));
+            stored.map(|entry| &*entry.value) == value.as_deref()
+        };
+        let is_expected = expected.iter().all(is_as_expected);
+        if is_expected {
+            self.carry_out(&batch);
+        }
+        Ok(is_expected)
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

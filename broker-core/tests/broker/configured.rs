@@ -17,7 +17,8 @@ use peeklock_core::ids::LockToken;
 use peeklock_core::message::{Message, Value};
 use peeklock_core::store::memory::MemoryStore;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Store, StoreError, Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, Records, Reserved, Shard, Store,
+    StoreError, Submission, Waker,
 };
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Broker, Entity};
@@ -169,6 +170,10 @@ impl Store for SlowToClose {
 
     fn submit(&self, submission: Submission, completion: Completion) {
         self.inner.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.inner.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

@@ -19,8 +19,8 @@ use peeklock_core::inspect::{
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::{Body, Message};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
-    Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Records, Reserved, Shard,
+    Store, StoreError, Submission, Waker,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -83,6 +83,10 @@ impl Store for Elsewhere {
 
     fn submit(&self, submission: Submission, completion: Completion) {
         self.inner.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.inner.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

@@ -20,8 +20,8 @@ use peeklock_core::limits::Limits;
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
-    Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Records, Reserved, Shard,
+    Store, StoreError, Submission, Waker,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
@@ -172,6 +172,10 @@ impl Store for CommandedStore {
         }
         drop(book);
         self.inner.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.inner.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

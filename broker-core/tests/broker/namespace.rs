@@ -16,7 +16,7 @@ use peeklock_core::path::SubQueue;
 use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::store::memory::MemoryStore;
-use peeklock_core::store::{Batch, Shard, Store, Submission};
+use peeklock_core::store::{Batch, Key, Shard, Store, Submission};
 use peeklock_core::time::Timestamp;
 use peeklock_core::{Broker, Namespace};
 use peeklock_store_testing::{Fate, FaultStore, block_on};
@@ -296,6 +296,34 @@ async fn requests_wait_for_a_subscription_in_progress() {
     held.stop().await;
 }
 
+/// CLU-28, DESIGN D4: ids are not given twice, although another broker reserves some in the same
+/// store, or the outcome of a reservation is unknown. A creation whose ids could not be reserved
+/// fails, and the next one succeeds.
+#[tokio::test]
+async fn ids_are_not_given_twice() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
+    let broker = builder.start().await.unwrap();
+    let counter = Key::of_space(0).then(&[1]);
+    let mut batch = Batch::default();
+    batch.put(&counter, |value| value.extend_from_slice(&5_000u64.to_be_bytes()));
+    assert!(store.amend(&[(counter, None)], batch).await.unwrap());
+    create(broker.clone(), "first").await.unwrap();
+    assert_eq!(broker.entity("first").unwrap().id().0, 5_000);
+    for number in 1..1_000 {
+        create(broker.clone(), &format!("q{number}")).await.unwrap();
+    }
+    store.decide_amendment(Fate::Unknown { landed: true, holds: false });
+    store.decide_amendment(Fate::Fail);
+    for _ in 0..2 {
+        let failed = create(broker.clone(), "last").await.unwrap_err();
+        assert_eq!(failed.condition(), Condition::InternalError);
+    }
+    create(broker.clone(), "last").await.unwrap();
+    assert_eq!(broker.entity("last").unwrap().id().0, 7_000);
+    stop(broker).await;
+}
+
 /// A waker that looks up an entity without waiting, on the thread that answers a request.
 struct Look {
     broker: Broker,
@@ -324,9 +352,9 @@ async fn a_refused_creation_is_answered_after_its_wait() {
     settings.limits.entity_count_max = 1;
     let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).settings(settings);
     let broker = builder.arbiters(1).start().await.unwrap();
-    store.complete_at_once(false);
+    store.hold_answers();
     let first = tokio::spawn(create(broker.clone(), "first"));
-    while store.queued(Shard(0)) == 0 {
+    while store.held_answer_count() == 0 {
         tokio::task::yield_now().await;
     }
     let look = Arc::new(Look { broker: broker.clone(), found: Mutex::default() });
@@ -338,9 +366,8 @@ async fn a_refused_creation_is_answered_after_its_wait() {
     while look.look() != Some(Condition::ServerBusy) {
         tokio::task::yield_now().await;
     }
-    store.complete_at_once(true);
-    while store.complete_next(Shard(0), Fate::Store) {}
     let refused = loop {
+        store.let_answer();
         match second.as_mut().poll(&mut context) {
             Poll::Ready(created) => break created.unwrap_err(),
             Poll::Pending => tokio::task::yield_now().await,
@@ -356,6 +383,10 @@ async fn a_refused_creation_is_answered_after_its_wait() {
         }
     };
     assert_eq!(found, Condition::EntityNotFound);
+    while !first.is_finished() {
+        store.let_answer();
+        tokio::task::yield_now().await;
+    }
     first.await.unwrap().unwrap();
     stop(broker).await;
 }

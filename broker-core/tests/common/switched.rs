@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
-    Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Records, Reserved, Shard,
+    Store, StoreError, Submission, Waker,
 };
 
 /// A memory store in which each switch counts how often its fault still happens.
@@ -119,6 +119,10 @@ impl Store for Switched {
             return;
         }
         self.inner.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.inner.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use bytes::Bytes;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Store, StoreError, Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, Records, Reserved, Shard, Store,
+    StoreError, Submission, Waker,
 };
 use peeklock_store_testing::FaultStore;
 
@@ -84,6 +85,10 @@ impl Store for Panicky {
 
     fn submit(&self, submission: Submission, completion: Completion) {
         self.inner.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.inner.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

@@ -2,25 +2,22 @@
 //! calls it for create requests. A path has at most one creation at a time, and no entity is
 //! visible before its records are stored.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::records::{TABLE_IDS, TABLE_SECRETS, write_facts};
-use super::recovery::AfterRecovery;
 use super::{
-    AnswerTo, CreateSubscription, NAMESPACE, NamespaceActor, PendingCreation, State, refuse,
+    AnswerTo, CreateSubscription, NamespaceActor, PendingCreation, State, records, refuse,
 };
-use crate::change::codec::{self, NAMESPACE_SPACE};
+use crate::change::codec;
 use crate::description::{EntityKind, QueueDescription, TopicDescription};
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::machine::queue::Queue;
 use crate::machine::topic::Topic;
 use crate::path::PathKey;
-use crate::store::{Batch, Key, StoreError};
-
-/// Number of ids that are reserved in the store at a time, so that a creation writes no counter of
-/// its own.
-const ID_BLOCK: u64 = 1_000;
+use crate::store::{Batch, StoreError};
 
 /// Entity to create: a queue or a topic.
 pub enum NewRoot {
@@ -46,10 +43,7 @@ pub(super) type RefusedCreation = (AnswerTo, Rejection);
 /// Result of reserving a block of ids.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct IdBlockResult {
-    limit: u64,
-    result: Result<(), StoreError>,
-}
+struct IdBlockResult(Result<Range<u64>, StoreError>);
 
 impl NewRoot {
     fn path(&self) -> &str {
@@ -68,25 +62,15 @@ impl NewRoot {
 }
 
 impl NamespaceActor {
-    /// Reserves a block of ids in the store. Waiting creations continue when it is durable, so that
-    /// no id is ever given twice (DESIGN D4). The batch also has the key of the message id hashes,
-    /// and the facts about the namespace: a namespace without entities stores none.
-    fn take_id_block(&mut self, itself: Addr<Self>) {
-        let limit = self.id_limit + ID_BLOCK;
-        let mut batch = Batch::default();
-        let space = Key::of_space(NAMESPACE_SPACE);
-        batch.put(&space.then(&[TABLE_IDS]), |value| {
-            value.extend_from_slice(&limit.to_be_bytes());
+    /// Reserves a block of ids in the store. Waiting creations continue when it is durable.
+    fn take_id_block(&self, itself: Addr<Self>) {
+        let ids = (self.id_limit, self.stored_id_limit);
+        let (facts, duplicate_key) = (self.facts.clone(), self.duplicate_key);
+        let store = Arc::clone(&self.shared.store);
+        actix_rt::spawn(async move {
+            let reserved = records::reserve_ids(&*store, ids, &facts, &duplicate_key).await;
+            itself.do_send(IdBlockResult(reserved));
         });
-        batch.put(&space.then(&[TABLE_SECRETS]), |value| {
-            value.extend_from_slice(&self.duplicate_key);
-        });
-        write_facts(&self.facts, &mut batch);
-        batch.require_sync();
-        if let Some(writer) = self.writers.first() {
-            let done = move |result| itself.do_send(IdBlockResult { limit, result });
-            writer.submit(batch, Box::new(done));
-        }
     }
 
     /// Returns an id for a new entity if a reserved one is left.
@@ -178,25 +162,25 @@ impl Handler<Create> for NamespaceActor {
 impl Handler<IdBlockResult> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, mail: IdBlockResult, context: &mut Self::Context) {
-        let IdBlockResult { limit, result } = mail;
+    fn handle(&mut self, IdBlockResult(reserved): IdBlockResult, context: &mut Self::Context) {
         let waiting = std::mem::take(&mut self.waiting);
         let keys: Vec<PathKey> = waiting.iter().map(PendingCreation::key).collect();
-        // The next block begins after this one, whether it was stored or not.
-        self.next_id = self.id_limit;
-        self.id_limit = limit;
-        if let Err(error) = result {
-            tracing::error!(%error, "could not reserve ids for new entities");
-            self.next_id = limit;
-            let lost = waiting.into_iter().map(|waits| {
-                let (PendingCreation::Root(Create { answer, .. })
-                | PendingCreation::Subscription(CreateSubscription { answer, .. })) = waits;
-                (answer, Rejection::internal("the store failed"))
-            });
-            // Their clients may try again at once.
-            let then = AfterRecovery::RefuseCreations(keys, lost.collect());
-            self.when_recovered(NAMESPACE, then, context.address());
-            return;
+        match reserved {
+            Ok(block) => {
+                self.next_id = block.start;
+                self.id_limit = block.end;
+                self.stored_id_limit = Some(block.end);
+            }
+            Err(error) => {
+                tracing::error!(%error, "could not reserve ids for new entities");
+                let lost = waiting.into_iter().map(|waits| {
+                    let (PendingCreation::Root(Create { answer, .. })
+                    | PendingCreation::Subscription(CreateSubscription { answer, .. })) = waits;
+                    (answer, Rejection::internal("the store failed"))
+                });
+                self.refuse_creations(keys, lost.collect());
+                return;
+            }
         }
         let mut refused = Vec::new();
         for waits in waiting {
@@ -215,7 +199,7 @@ impl Handler<IdBlockResult> for NamespaceActor {
 impl NamespaceActor {
     /// Ends the waits at paths without a creation in progress, then answers the refused creations:
     /// their clients may look the entity up at once, without waiting (ENT-32).
-    pub(super) fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
+    fn refuse_creations(&mut self, keys: Vec<PathKey>, refused: Vec<RefusedCreation>) {
         for key in keys {
             if self.entity_in_change(&key).is_none() {
                 self.continue_parked(&key);

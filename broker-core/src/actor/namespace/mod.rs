@@ -96,6 +96,8 @@ pub struct NamespaceActor {
     subscription_count: usize,
     next_id: u64,
     id_limit: u64,
+    /// The counter of ids, as it was last read or written.
+    stored_id_limit: Option<u64>,
     duplicate_key: [u8; 16],
     /// Facts about the namespace itself (CNT-10).
     facts: NamespaceFacts,
@@ -191,6 +193,7 @@ impl NamespaceActor {
             subscription_count: 0,
             next_id: loaded.id_limit,
             id_limit: loaded.id_limit,
+            stored_id_limit: loaded.stored_id_limit,
             duplicate_key: loaded.duplicate_key,
             facts: loaded.facts,
             are_facts_new: loaded.are_facts_new,
@@ -314,7 +317,7 @@ impl Actor for NamespaceActor {
         let roots = self.entities.iter().filter(|(_, entity)| entity.topic.is_none());
         let ids: Vec<EntityId> = roots.map(|(id, _)| *id).collect();
         if self.are_facts_new && !ids.is_empty() {
-            self.write_facts(context.address());
+            self.write_facts();
         }
         self.opening = ids.len() + 1;
         self.begin_policies(context.address());

@@ -2,7 +2,10 @@
 //! and facts about the namespace.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use crate::change::codec::{
     self, NAMESPACE_SPACE, NamespaceFacts, POLICIES, QUEUE_ENTRY, RecordKey, SUBSCRIPTION_ENTRY,
@@ -15,14 +18,16 @@ use crate::policies::Policy;
 use crate::store::{Batch, Key, Store, StoreError};
 use crate::time::Timestamp;
 
-pub(super) const TABLE_IDS: u8 = 0x01;
-pub(super) const TABLE_SECRETS: u8 = 0x02;
+const TABLE_IDS: u8 = 0x01;
+const TABLE_SECRETS: u8 = 0x02;
 pub(super) const TABLE_ANONYMOUS: u8 = 0x03;
 
 /// State of a namespace before its entities are opened.
 pub(crate) struct StoredNamespace {
     pub(crate) duplicate_key: [u8; 16],
     pub(super) id_limit: u64,
+    /// The counter of ids; none in a new store.
+    pub(super) stored_id_limit: Option<u64>,
     /// Facts about the namespace itself, as of this start (CNT-10).
     pub(crate) facts: NamespaceFacts,
     /// Whether they differ from the stored ones.
@@ -49,6 +54,7 @@ pub(crate) async fn load(
     let mut loaded = StoredNamespace {
         duplicate_key: fresh_key,
         id_limit: 1,
+        stored_id_limit: None,
         facts: NamespaceFacts {
             created_at: now,
             modified_at: now,
@@ -113,6 +119,50 @@ async fn load_facts(loaded: &mut StoredNamespace, store: &dyn Store) -> Result<(
     Ok(())
 }
 
+/// Number of ids that are reserved in the store at a time, so that a creation writes no counter of
+/// its own.
+const ID_BLOCK: u64 = 1_000;
+/// Maximum number of attempts to reserve ids while other brokers do the same.
+const ATTEMPTS_MAX: usize = 8;
+
+fn ids_key() -> Key {
+    Key::of_space(NAMESPACE_SPACE).then(&[TABLE_IDS])
+}
+
+/// Reserves a block of ids that begins at `first` or later, so that no id is ever given twice
+/// (CLU-28, DESIGN D4). `stored` is the counter as it was last read or written. The batch also has
+/// the facts about the namespace, and the first one the key of the message id hashes: a namespace
+/// without entities stores neither.
+pub(super) async fn reserve_ids(
+    store: &dyn Store,
+    (first, mut stored): (u64, Option<u64>),
+    facts: &NamespaceFacts,
+    duplicate_key: &[u8; 16],
+) -> Result<Range<u64>, StoreError> {
+    for _ in 0..ATTEMPTS_MAX {
+        let begin = stored.map_or(first, |stored| stored.max(first));
+        let end = begin + ID_BLOCK;
+        let mut batch = Batch::default();
+        batch.put(&ids_key(), |value| value.extend_from_slice(&end.to_be_bytes()));
+        if stored.is_none() {
+            let key = Key::of_space(NAMESPACE_SPACE).then(&[TABLE_SECRETS]);
+            batch.put(&key, |value| value.extend_from_slice(duplicate_key));
+        }
+        write_facts(facts, &mut batch);
+        let expected = stored.map(|stored| Bytes::copy_from_slice(&stored.to_be_bytes()));
+        if store.amend(&[(ids_key(), expected)], batch).await? {
+            return Ok(begin..end);
+        }
+        // Another broker was faster, or an earlier attempt of unknown outcome was stored.
+        stored = None;
+        let read = |_: &[u8], value: &[u8]| {
+            stored = value.try_into().ok().map(u64::from_be_bytes);
+        };
+        store.scan(&ids_key()).for_each(read).await?;
+    }
+    Err(StoreError::Failed("other brokers reserve ids at the same time".into()))
+}
+
 /// Adds the facts about the namespace to a batch.
 pub(super) fn write_facts(facts: &NamespaceFacts, batch: &mut Batch) {
     batch.put(&codec::namespace_facts_key(), |value| codec::write_namespace_facts(facts, value));
@@ -122,7 +172,10 @@ fn read(loaded: &mut StoredNamespace, key: &[u8], value: &[u8]) -> Option<()> {
     let (table, rest) = key.get(crate::store::SPACE_BYTES..)?.split_first()?;
     let id = || Some(EntityId(u64::from_be_bytes(rest.try_into().ok()?)));
     match *table {
-        TABLE_IDS => loaded.id_limit = u64::from_be_bytes(value.try_into().ok()?),
+        TABLE_IDS => {
+            loaded.id_limit = u64::from_be_bytes(value.try_into().ok()?);
+            loaded.stored_id_limit = Some(loaded.id_limit);
+        }
         TABLE_SECRETS => loaded.duplicate_key = value.try_into().ok()?,
         QUEUE_ENTRY => {
             let path = std::str::from_utf8(value).ok()?;

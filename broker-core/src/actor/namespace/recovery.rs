@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use actix::{Addr, AsyncContext, Handler, Message};
 
-use super::create::RefusedCreation;
 use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State};
 use crate::ids::EntityId;
-use crate::path::PathKey;
 use crate::store::{Shard, StoreError};
 
 /// Action after the shard was taken over again.
@@ -21,8 +19,6 @@ pub(super) enum AfterRecovery {
     Transfers(AfterTransfers),
     /// Removes the records of a creation that failed.
     Undo,
-    /// Answers creations for which no ids could be reserved.
-    RefuseCreations(Vec<PathKey>, Vec<RefusedCreation>),
     /// Stores the policies that are in force again.
     RestorePolicies,
 }
@@ -75,9 +71,6 @@ impl NamespaceActor {
             // If the store refused the shard, it refuses these batches too.
             (AfterRecovery::Undo, _) => self.write_deletion(id, itself),
             (AfterRecovery::RestorePolicies, _) => self.restore_policies(id, itself),
-            (AfterRecovery::RefuseCreations(keys, refused), _) => {
-                self.refuse_creations(keys, refused);
-            }
         }
     }
 }

@@ -1,20 +1,17 @@
 //! Writes creations and deletions to the store, and continues when they are stored or lost.
 //! `create.rs` and `delete.rs` call it.
 
+use std::sync::Arc;
+
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::recovery::AfterRecovery;
-use super::{NAMESPACE, NamespaceActor, State, records, refuse};
+use super::{NamespaceActor, State, records, refuse};
 use crate::change::codec;
 use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 use crate::store::{Batch, StoreError};
-
-/// Result of storing the facts about the namespace.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct FactsWriteResult(Result<(), StoreError>);
 
 /// Result of storing the records of a creation or deletion.
 #[derive(Message)]
@@ -27,13 +24,15 @@ struct WriteResult {
 impl NamespaceActor {
     /// Stores the facts about the namespace if it already has entities (CNT-10). The result is not
     /// awaited: after a loss, the next start computes the same facts.
-    pub(super) fn write_facts(&self, itself: Addr<Self>) {
+    pub(super) fn write_facts(&self) {
         let mut batch = Batch::default();
         records::write_facts(&self.facts, &mut batch);
-        batch.require_sync();
-        if let Some(writer) = self.writers.first() {
-            writer.submit(batch, Box::new(move |result| itself.do_send(FactsWriteResult(result))));
-        }
+        let store = Arc::clone(&self.shared.store);
+        actix_rt::spawn(async move {
+            if let Err(error) = store.amend(&[], batch).await {
+                tracing::error!(%error, "a change of the namespace could not be stored");
+            }
+        });
     }
 
     /// Writes records in order with the records of the entity's tree.
@@ -61,16 +60,6 @@ impl NamespaceActor {
             }
         }
         self.write(root, batch, itself);
-    }
-}
-
-impl Handler<FactsWriteResult> for NamespaceActor {
-    type Result = ();
-
-    fn handle(&mut self, FactsWriteResult(result): FactsWriteResult, context: &mut Self::Context) {
-        let Err(error) = result else { return };
-        tracing::error!(%error, "a change of the namespace could not be stored");
-        self.when_recovered(NAMESPACE, AfterRecovery::Nothing, context.address());
     }
 }
 

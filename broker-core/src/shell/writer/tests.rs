@@ -6,7 +6,7 @@ use peeklock_store_testing::block_on;
 
 use super::*;
 use crate::content_ref::ContentRef;
-use crate::store::{Key, Records, Reserved, Waker};
+use crate::store::{Expectation, Key, Records, Reserved, Waker};
 use crate::transfer::claim::TransferClaims;
 
 /// A store whose test completes batches in any order.
@@ -39,6 +39,10 @@ impl Store for ByHand {
 
     fn submit(&self, submission: Submission, completion: Completion) {
         lock(&self.0).push((submission.id, completion));
+    }
+
+    async fn amend(&self, _: &[Expectation], _: Batch) -> Result<bool, StoreError> {
+        unreachable!("a writer amends nothing")
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

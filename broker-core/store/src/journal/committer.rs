@@ -30,10 +30,13 @@ use super::format::LogPosition;
 use super::group_write::GroupWriter;
 use super::index::{ContentAt, Index, Op};
 use super::log::Log;
-use super::queue::{CommitJob, JobQueue, Move, MoveReply};
+use super::queue::{Amendment, CommitJob, JobQueue, Move, MoveReply};
 use super::room::Room;
 use super::segment::{Segment, Segments};
-use crate::{BatchId, Completion, ContentOp, Fence, Key, Record, Shard, StoreError, Submission};
+use crate::{
+    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, Record, Shard, StoreError,
+    Submission,
+};
 use encode::PendingContents;
 use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
 
@@ -238,7 +241,10 @@ impl Committer {
                     self.group.must_sync = true;
                     self.group.moves.push((answer, MoveReply::Part(place)));
                 }
-                CommitJob::Submit(..) | CommitJob::Acquire(..) | CommitJob::Mark(..) => {}
+                CommitJob::Submit(..)
+                | CommitJob::Acquire(..)
+                | CommitJob::Amend(..)
+                | CommitJob::Mark(..) => {}
             }
         }
         self.write_parts()?;
@@ -252,6 +258,20 @@ impl Committer {
                     });
                     let ended = acquired.as_ref().err().cloned();
                     answer.send(acquired.and_then(|acquired| acquired)).ok();
+                    if let Some(error) = ended {
+                        return Err(error);
+                    }
+                }
+                CommitJob::Amend(Amendment { expected, batch, answer }) => {
+                    let amended = self.commit().and_then(|()| {
+                        let is_expected = self.are_stored(&expected);
+                        if matches!(is_expected, Ok(true)) {
+                            self.write_amendment(batch)?;
+                        }
+                        Ok(is_expected)
+                    });
+                    let ended = amended.as_ref().err().cloned();
+                    answer.send(amended.and_then(|amended| amended)).ok();
                     if let Some(error) = ended {
                         return Err(error);
                     }
@@ -410,6 +430,9 @@ impl Committer {
                 CommitJob::Acquire(_, answer) => {
                     answer.send(Err(error.clone())).ok();
                 }
+                CommitJob::Amend(amendment) => {
+                    amendment.answer.send(Err(error.clone())).ok();
+                }
                 // The keeper notices the end because its answer channel is dropped.
                 CommitJob::Mark(..) | CommitJob::Move(..) | CommitJob::MovePart(..) => {}
             }
@@ -526,6 +549,32 @@ impl Committer {
             self.finish(&submission, completion, Err(StoreError::Fenced { held, current }));
         }
         Ok((fence, next))
+    }
+
+    /// Whether keys have the expected values. Everything before was committed.
+    fn are_stored(&self, expected: &[Expectation]) -> Result<bool, StoreError> {
+        for (key, value) in expected {
+            let stored = match self.index.get(key.as_bytes()) {
+                Some(entry) => {
+                    let segment = self.segments.get(entry.record.segment);
+                    let segment = segment.ok_or_else(|| Segments::missing(entry.record.segment))?;
+                    Some(segment.read_value(&entry, key.as_bytes())?)
+                }
+                None => None,
+            };
+            if stored.as_deref() != value.as_deref() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes a batch durable that belongs to no shard.
+    fn write_amendment(&mut self, batch: Batch) -> Result<(), StoreError> {
+        let submission = Submission { id: BatchId(0), fences: Vec::new(), batch: Arc::new(batch) };
+        self.write_batch(submission, Box::new(|_| {}), Vec::new())?;
+        self.group.must_sync = true;
+        self.commit()
     }
 
     fn take_move(&mut self, moved: Move, answer: Sender<MoveReply>) -> Result<(), StoreError> {

@@ -53,15 +53,15 @@ use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
 use self::opening::Opened;
-use self::queue::{Acquired, CommitJob, JobQueue};
+use self::queue::{Acquired, Amendment, CommitJob, JobQueue};
 use self::room::Room;
 use self::scan::Scan;
 use self::segment::Segments;
 use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::{
-    BatchId, Completion, Fence, Key, Records, Reserved, Shard, Shortage, Store, StoreError,
-    Submission, Waker, Watcher,
+    Batch, BatchId, Completion, Expectation, Fence, Key, Records, Reserved, Shard, Shortage, Store,
+    StoreError, Submission, Waker, Watcher,
 };
 
 /// Settings of a journal. All sizes are in bytes.
@@ -316,8 +316,18 @@ impl Journal {
     fn begin_acquire(&self, shard: Shard) -> Result<oneshot::Receiver<Acquired>, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.queue.push(CommitJob::Acquire(shard, answer)).map_err(|(_, error)| error)?;
-        while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
+        self.run_if_manual();
         Ok(answered)
+    }
+
+    /// Without threads, carries out all jobs.
+    fn run_if_manual(&self) {
+        while matches!(self.driver, Driver::Manual(_)) && self.turn() {}
+    }
+
+    /// The reason why jobs are no longer done.
+    fn end(&self) -> StoreError {
+        self.queue.ended().unwrap_or_else(|| StoreError::Failed("the store is closed".into()))
     }
 
     fn ended(&self) -> Result<(), StoreError> {
@@ -340,9 +350,7 @@ impl Store for Journal {
     }
 
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
-        let answered = self.begin_acquire(shard)?;
-        let ended = || StoreError::Failed("the store is closed".into());
-        answered.await.unwrap_or_else(|_| Err(self.queue.ended().unwrap_or_else(ended)))
+        self.begin_acquire(shard)?.await.unwrap_or_else(|_| Err(self.end()))
     }
 
     fn stored_bytes(&self) -> Option<u64> {
@@ -368,6 +376,17 @@ impl Store for Journal {
             self.room.give_back(submission.batch.reserved());
             completion(Err(error));
         }
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        if batch.has_contents() {
+            return Err(StoreError::Failed("an amendment has no contents".into()));
+        }
+        let (answer, answered) = oneshot::channel();
+        let amendment = Amendment { expected: expected.to_vec(), batch, answer };
+        self.queue.push(CommitJob::Amend(amendment)).map_err(|(_, error)| error)?;
+        self.run_if_manual();
+        answered.await.unwrap_or_else(|_| Err(self.end()))
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {

@@ -11,7 +11,9 @@ use tokio::sync::oneshot;
 
 use super::format::LogPosition;
 use super::index::IndexEntry;
-use crate::{BatchId, Completion, Fence, Key, Shard, StoreError, Submission, Watcher};
+use crate::{
+    Batch, BatchId, Completion, Expectation, Fence, Key, Shard, StoreError, Submission, Watcher,
+};
 
 /// A job for the committer.
 pub(super) enum CommitJob {
@@ -19,6 +21,8 @@ pub(super) enum CommitJob {
     Submit(Submission, Completion),
     /// Raises the epoch of a shard.
     Acquire(Shard, oneshot::Sender<Acquired>),
+    /// Appends a batch if keys have expected values.
+    Amend(Amendment),
     /// Writes records again at the end of the log.
     Move(Move, Sender<MoveReply>),
     /// Writes a part of a large content again. Its segment is held until a [`CommitJob::Move`]
@@ -27,6 +31,13 @@ pub(super) enum CommitJob {
     /// Makes everything before it durable, then writes a mark, which states so and names the oldest
     /// segment in use. `None` names the same one as the last mark.
     Mark(Option<u32>, Sender<MoveReply>),
+}
+
+/// A batch that is stored if keys have expected values.
+pub(super) struct Amendment {
+    pub(super) expected: Vec<Expectation>,
+    pub(super) batch: Batch,
+    pub(super) answer: oneshot::Sender<Result<bool, StoreError>>,
 }
 
 /// Result of raising the epoch of a shard.

@@ -12,8 +12,8 @@ use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::{
-    BatchId, Completion, Fence, Key, MemoryStore, Records, Reserved, Shard, Store, StoreError,
-    Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Records, Reserved, Shard,
+    Store, StoreError, Submission, Waker,
 };
 use peeklock_core::time::TimeSpan;
 use tokio::sync::mpsc;
@@ -68,6 +68,10 @@ impl Store for Worn {
 
     fn submit(&self, submission: Submission, completion: Completion) {
         self.0.submit(submission, completion);
+    }
+
+    async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
+        self.0.amend(expected, batch).await
     }
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
