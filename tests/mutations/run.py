@@ -169,7 +169,7 @@ FORWARDING = [
     ("no message after a refused one is accepted", "FWD-10", "machine/src/take_over.rs",
      "Ok(TakeDecision::Take(plan)) if !has_refused => {", "Ok(TakeDecision::Take(plan)) if !has_refused || true => {"),
     ("an unknown outcome is read from the store", "FND-03", "src/transfer/contents.rs",
-     "(None, _) => Departure::Taken,", "(None, _) => Departure::Unknown,"),
+     "_ if !exists => Departure::Taken,", "_ if !exists => Departure::Unknown,"),
     ("transferred messages are not counted", "FWD-25", "machine/src/queue/transfer/depart.rs",
      "step.bytes_departed += u64::from(slot.size);", ""),
     ("a failing forwarder is given up", "FWD-32", "machine/src/queue/transfer/depart.rs",
