@@ -108,6 +108,8 @@ struct State {
     /// The shard to which each space belongs, from its first record on.
     shard_of_space: BTreeMap<u64, Shard>,
     at_once: bool,
+    /// Whether the next question for records fails.
+    refuses_exists: bool,
     /// Fates of the next amendments; later ones are stored.
     amend_fates: VecDeque<Fate>,
     /// Contents that contain this text are pinned as invalid messages.
@@ -157,6 +159,7 @@ impl FaultStore {
             overdrawn: false,
             shard_of_space: BTreeMap::new(),
             at_once,
+            refuses_exists: false,
             amend_fates: VecDeque::new(),
             spoilt: None,
             ended: false,
@@ -199,7 +202,8 @@ impl FaultStore {
         self.lock().shards.get(usize::from(shard.0)).map_or(0, |state| state.queue.len())
     }
 
-    /// From now on, stores every batch within [`Store::submit`], or waits for the driver.
+    /// From now on, stores every batch within [`Store::submit`], or waits for the driver. A batch
+    /// that already waits is completed by the driver, or with the next batch of its shard.
     pub fn complete_at_once(&self, at_once: bool) {
         self.lock().at_once = at_once;
     }
@@ -236,6 +240,17 @@ impl FaultStore {
     /// Gives the oldest waiting answer. Returns whether there was one and its caller still waits.
     pub fn let_answer(&self) -> bool {
         self.answers.let_go(0)
+    }
+
+    /// Lets the next call of [`Store::exists`] fail.
+    pub fn refuse_exists(&self) {
+        self.lock().refuses_exists = true;
+    }
+
+    /// Whether no call of [`Store::exists`] has failed since [`Self::refuse_exists`].
+    #[must_use]
+    pub fn is_refusing_exists(&self) -> bool {
+        self.lock().refuses_exists
     }
 
     /// Decides about an amendment that follows those decided before; others are stored.
@@ -535,6 +550,9 @@ impl Store for FaultStore {
 
     async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
         self.answers.wait().await?;
+        if std::mem::take(&mut self.lock().refuses_exists) {
+            return Err(StoreError::Failed("as the test wants it".into()));
+        }
         self.image.exists(keys).await
     }
 

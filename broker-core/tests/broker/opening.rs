@@ -96,3 +96,44 @@ async fn topic_answers_while_a_subscription_is_opened() {
     assert_eq!(counts.active, 1, "the message that was sent meanwhile");
     broker.stop(Duration::ZERO).await.unwrap();
 }
+
+/// FWD-10, DESIGN D9: if a destination fails and the store cannot report whether it has the
+/// message, the source is restored from its records. So the message is in one place.
+#[tokio::test]
+async fn source_is_restored_if_the_result_of_a_transfer_stays_unknown() {
+    for landed in [true, false] {
+        let (broker, store) = start().await;
+        let (source, destination) = (shard_of(&broker, "first"), shard_of(&broker, "second"));
+        assert_ne!(source, destination);
+        let to = QueueUpdate { forward_to: Some("second".into()), ..QueueUpdate::default() };
+        broker.update_queue("first", to, None).await.unwrap();
+        store.complete_at_once(false);
+        let sent = tokio::spawn(send(broker.clone(), "first"));
+        yield_until(|| {
+            store.complete_next(source, Fate::Store);
+            sent.is_finished()
+        })
+        .await;
+        sent.await.unwrap().unwrap();
+        store.refuse_exists();
+        for _ in 0..2 {
+            yield_until(|| store.queued(destination) > 0).await;
+            store.complete_next(destination, Fate::Unknown { landed, holds: false });
+        }
+        // This thread stays the only driver: the restored trees may submit at any time from now on.
+        let waiting = broker.clone();
+        let idle = tokio::spawn(async move { waiting.idle().await });
+        yield_until(|| {
+            while [source, destination].iter().any(|at| store.complete_next(*at, Fate::Store)) {}
+            idle.is_finished()
+        })
+        .await;
+        assert!(!store.is_refusing_exists());
+        for (path, expected) in [("first", 0), ("second", 1)] {
+            let counts = broker.describe_queue(path).await.unwrap().counts;
+            assert_eq!(counts.active, expected, "{path}, landed: {landed}");
+        }
+        store.complete_at_once(true);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
