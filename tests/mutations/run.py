@@ -28,7 +28,7 @@ BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
 
 # Modules of the test binary `broker`.
-BROKER = ["declarations", "forwarders", "looking"]
+BROKER = ["declarations", "forwarders", "looking", "namespace", "opening", "store_conformance"]
 
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
@@ -438,6 +438,24 @@ LOOKING = [
      "state.omitted += count.saturating_sub(added);", "state.omitted += count.saturating_sub(added) / 2;"),
 ]
 
+STORE = [
+    ("an amendment is stored only if keys have the expected values", "CLU-28", "store/src/journal/committer.rs",
+     "if matches!(is_expected, Ok(true)) {", "if is_expected.is_ok() {"),
+    ("an amendment in memory is stored only if keys have the expected values", "CLU-28", "store/src/memory.rs",
+     "let is_expected = expected.iter().all(is_as_expected);", "let is_expected = expected.iter().all(is_as_expected) || true;"),
+    ("a lost reservation of ids is read again", "CLU-28", "src/actor/namespace/records.rs",
+     "let begin = stored.map_or(first, |stored| stored.max(first));", "let begin = first;"),
+    ("a scan continues after a page of the index", "LIF-04", "store/src/journal/scan.rs",
+     "self.is_last_page = self.page.len() < PAGE;", "self.is_last_page = true;"),
+    ("removed records do not exist", "FND-03", "store/src/journal/mod.rs",
+     "Ok(keys.iter().map(|key| self.index.get(key.as_bytes()).is_some()).collect())", "Ok(vec![true; keys.len()])"),
+    ("a transfer names the shard of its source", "FND-03", "model/src/transfer.rs",
+     "batch.delete_in(self.shard, key);", "batch.delete(key);"),
+    ("a source is restored if the result of a transfer stays unknown", "FWD-10", "src/actor/entity.rs",
+     "                self.end_with_tree(&why, context);\n                return;\n            }\n        };\n        let request",
+     "                tracing::error!(why);\n                Vec::new()\n            }\n        };\n        let request"),
+]
+
 # Test tiers of each group, in order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -451,6 +469,7 @@ GROUPS = {
     "declarations": (DECLARATIONS, ["declarations", "rights", "unit"]),
     "consumers": (CONSUMERS, ["consumers", "renewal", "refused", "session_consumer"]),
     "looking": (LOOKING, ["unit", "looking", "model"]),
+    "store": (STORE, ["store_conformance", "namespace", "transfers", "opening"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
