@@ -402,7 +402,7 @@ DECLARATIONS = [
 
 CONSUMERS = [
     ("a panic of a handler abandons its message", "SET-03", "../transports/client/src/consumer/outcome.rs",
-     "            Err(Refusal::abandon())\n        })", "            Ok(())\n        })"),
+     "            Err(Refusal::abandon().with_error(format_args!(\"the handler panicked: {panic}\")))", "            Ok(())"),
     ("a dead-lettering that is refused becomes an abandon", "DLQ-07", "../transports/client/src/consumer/outcome.rs",
      "let settlement = fallback.filter(|_| !is_gone && !error.retryable())?;", "let settlement = fallback.filter(|_| !is_gone && !error.retryable() && false)?;"),
     ("locks are renewed", "SET-18", "../transports/client/src/consumer/renewal.rs",
@@ -456,6 +456,15 @@ STORE = [
      "                tracing::error!(why);\n                Vec::new()\n            }\n        };\n        let request"),
 ]
 
+ERRORS = [
+    ("earlier errors leave room for the last error", "SET-44", "machine/src/queue/settle.rs",
+     "let reserve = if is_last { 0 } else { LAST_ATTEMPT_BYTES };", "let reserve = u64::from(is_last);"),
+    ("a dead letter describes the error of its last attempt", "DLQ-34", "machine/src/queue/dead_letter.rs",
+     ".then_some(error)", ".then_some(error).filter(|_| false)"),
+    ("a long error is cut", "SET-43", "model/src/command/last_error.rs",
+     "if error.len() <= LAST_ERROR_BYTES_MAX {", "if error.len() <= 2 * LAST_ERROR_BYTES_MAX {"),
+]
+
 # Test tiers of each group, in order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -470,6 +479,7 @@ GROUPS = {
     "consumers": (CONSUMERS, ["consumers", "renewal", "refused", "session_consumer"]),
     "looking": (LOOKING, ["unit", "looking", "model"]),
     "store": (STORE, ["store_conformance", "namespace", "transfers", "opening"]),
+    "errors": (ERRORS, ["model", "unit"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

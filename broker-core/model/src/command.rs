@@ -6,6 +6,7 @@
 
 mod cost;
 mod described;
+mod last_error;
 mod opens;
 mod operator;
 mod outcome;
@@ -30,6 +31,7 @@ pub use self::cost::{Cost, Stored, peeked_bytes, rules_bytes};
 pub use self::described::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,
 };
+pub use self::last_error::{LAST_ERROR_BYTES_MAX, LAST_ERROR_PROPERTY, bounded_error};
 pub use self::opens::Opens;
 pub use self::operator::{BROKEN_LOCK_COUNT_MAX, OperatorCommand};
 pub use self::outcome::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
-use peeklock_core::command::{Command, Outcome, ReceivedMessage, Settlement};
+use peeklock_core::command::{Command, LAST_ERROR_PROPERTY, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, Settings};
 use peeklock_core::error::BrokerError;
@@ -172,5 +172,122 @@ async fn set_properties_count_as_messages_of_the_broker() {
     settle(&broker, "orders", token, Settlement::Complete).await.unwrap();
     send(&broker).await.unwrap();
     abandon_often(&broker, 2).await;
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Properties of an abandon with an error of this length, and the given others.
+fn error(length: usize, others: &[&str]) -> Option<Overlay> {
+    let mut properties = vec![(LAST_ERROR_PROPERTY.to_owned(), Value::String("e".repeat(length)))];
+    properties.extend(others.iter().map(|key| ((*key).to_owned(), Value::Bool(true))));
+    Some(Overlay::encode(&properties).unwrap())
+}
+
+/// The names and values of the properties of a message.
+async fn properties(received: &ReceivedMessage) -> Vec<(String, String)> {
+    let message = received.load().await.unwrap().message;
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    message.application_properties.iter().map(|(key, value)| (key.clone(), shown(value))).collect()
+}
+
+/// SET-44, DLQ-34: at the limit of sets and of messages of the broker, abandons are carried out
+/// without their error; other properties are refused as before. The last attempt has its error.
+#[tokio::test]
+async fn abandon_drops_error_that_has_no_room() {
+    for adjust in [
+        (|limits: &mut Limits| limits.message_overlay_count_max = 2) as fn(&mut Limits),
+        |limits| limits.broker_message_count_max = 3,
+    ] {
+        let broker = broker(&store(), adjust).await;
+        let four = QueueUpdate { max_delivery_count: Some(4), ..QueueUpdate::default() };
+        broker.update_queue("orders", four, None).await.unwrap();
+        send(&broker).await.unwrap();
+        for length in [10, 20, 30] {
+            let (token, _) = receive(&broker, "orders").await;
+            if length == 30 {
+                let refused =
+                    settle(&broker, "orders", token, abandon(error(30, &["other"]))).await;
+                refused.unwrap_err();
+            }
+            settle(&broker, "orders", token, abandon(error(length, &[]))).await.unwrap();
+        }
+        let (token, last) = receive(&broker, "orders").await;
+        assert_eq!(properties(&last).await, [(LAST_ERROR_PROPERTY.into(), "e".repeat(20))]);
+        settle(&broker, "orders", token, abandon(error(40, &[]))).await.unwrap();
+        let (token, dead) = receive(&broker, DEAD_LETTERS).await;
+        let [property, _, (_, description)] = &properties(&dead).await[..] else { panic!() };
+        assert_eq!(*property, (LAST_ERROR_PROPERTY.into(), "e".repeat(40)));
+        assert!(description.starts_with(&format!("{}; the message", "e".repeat(40))));
+        settle(&broker, DEAD_LETTERS, token, Settlement::Complete).await.unwrap();
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// SET-44, DLQ-34: an error leaves 4,096 bytes of the header free, exactly; the last attempt fits
+/// with its description. A header without that room gets neither, and the abandon succeeds.
+#[tokio::test]
+async fn abandon_leaves_room_in_header_for_last_error() {
+    let broker = broker(&store(), |_| ()).await;
+    let two = QueueUpdate { max_delivery_count: Some(2), ..QueueUpdate::default() };
+    broker.update_queue("orders", two, None).await.unwrap();
+    let set = u64::from(error(1_000, &[]).unwrap().size_bytes());
+    let header_max = Limits::default().header_bytes_max;
+    // Free bytes of the header, whether the first error is kept, and whether the last is described.
+    for (free, is_kept, is_described) in [
+        (4_096 + set, true, true),
+        (4_096 + set - 1, false, true),
+        (set + 1_000 + 512, false, true),
+        (set + 1_000 + 511, false, false),
+        (set, false, false),
+        (0, false, false),
+    ] {
+        let filled = |length: usize| {
+            // Properties have at most 32 KiB each.
+            Message::new("x")
+                .with_application_property("a", "a".repeat(25_000))
+                .with_application_property("b", "b".repeat(25_000))
+                .with_application_property("c", "c".repeat(length))
+        };
+        let header = |length| u64::from(broker.inbound(filled(length)).envelope.header_size);
+        let length = usize::try_from(header_max - free - header(1_000)).unwrap() + 1_000;
+        assert_eq!(header(length), header_max - free);
+        let message = broker.inbound(filled(length));
+        broker.entity("orders").unwrap().call(Command::Send { message }).await.unwrap();
+        for attempt in 1..=2 {
+            let (token, received) = receive(&broker, "orders").await;
+            let has_error = properties(&received).await.len() == 4;
+            assert_eq!(has_error, attempt == 2 && is_kept, "{free}");
+            settle(&broker, "orders", token, abandon(error(1_000, &[]))).await.unwrap();
+        }
+        let (token, dead) = receive(&broker, DEAD_LETTERS).await;
+        let properties = properties(&dead).await;
+        let (_, description) = properties.last().unwrap();
+        assert_eq!(description.starts_with("eee"), is_described, "{free}: {description}");
+        let has_property = properties.iter().any(|(key, _)| key == LAST_ERROR_PROPERTY);
+        assert_eq!(has_property, free >= set, "{free}");
+        settle(&broker, DEAD_LETTERS, token, Settlement::Complete).await.unwrap();
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DLQ-34: with a lower limit of descriptions, the error is described as long as it fits.
+#[tokio::test]
+async fn error_over_limit_of_description_is_not_described() {
+    let broker = broker(&store(), |limits| limits.dead_letter_description_chars_max = 100).await;
+    let one = QueueUpdate { max_delivery_count: Some(1), ..QueueUpdate::default() };
+    broker.update_queue("orders", one, None).await.unwrap();
+    let plain = "the message was not consumed after 1 delivery attempts, the maximum is 1";
+    let room = 100 - plain.len() - "; ".len();
+    for (length, is_described) in [(room, true), (room + 1, false)] {
+        send(&broker).await.unwrap();
+        let (token, _) = receive(&broker, "orders").await;
+        settle(&broker, "orders", token, abandon(error(length, &[]))).await.unwrap();
+        let (token, dead) = receive(&broker, DEAD_LETTERS).await;
+        let (_, description) = properties(&dead).await.pop().unwrap();
+        assert_eq!(description != plain, is_described, "{description}");
+        settle(&broker, DEAD_LETTERS, token, Settlement::Complete).await.unwrap();
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }

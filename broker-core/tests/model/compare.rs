@@ -471,7 +471,7 @@ fn same_message(want: &Seen, have: &Seen) -> bool {
     if let Some(words) = want.set.get(DESCRIPTION).and_then(|text| text.strip_prefix('<')) {
         let words = words.trim_end_matches('>');
         match have.set.get(DESCRIPTION) {
-            Some(text) if text.contains(words) => {
+            Some(text) if words.split('|').all(|words| text.contains(words)) => {
                 let text = text.clone();
                 want.set.insert(DESCRIPTION.to_owned(), text);
             }

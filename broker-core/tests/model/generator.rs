@@ -458,7 +458,8 @@ impl Generator {
         if self.random.percent(65) {
             return None;
         }
-        let keys = ["a", "b", "A", "DeadLetterReason", "DeadLetterErrorDescription"];
+        let error = "peeklock-last-error";
+        let keys = ["a", "b", error, "DeadLetterReason", "DeadLetterErrorDescription", error];
         let mut pairs: Vec<(String, String)> = Vec::new();
         for _ in 0..self.random.pick(&[1, 1, 2, 3]) {
             let key = self.random.pick(&keys);

@@ -185,6 +185,8 @@ pub struct Oracle {
     pub verdict_bytes: BTreeMap<u64, u32>,
     /// Messages that it dead-lettered without such a size.
     pub verdicts_missing: Vec<u64>,
+    /// Error of the attempt that is being settled, for the description of its dead letter (DLQ-34).
+    pub described_error: Option<String>,
 }
 
 impl Oracle {
@@ -217,6 +219,7 @@ impl Oracle {
             turn: Turn::default(),
             verdict_bytes: BTreeMap::new(),
             verdicts_missing: Vec::new(),
+            described_error: None,
         }
     }
 

@@ -3,9 +3,12 @@
 //! The reason is an overlay, like a reason from a receiver. It must stay as it was at the move: the
 //! count in its text no longer grows, and a later abandon may overwrite it.
 
+use std::borrow::Cow;
+
 use super::Queue;
 use super::settle::overlay_bytes;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::command::{LAST_ERROR_PROPERTY, bounded_error};
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -15,6 +18,8 @@ use crate::{Ctx, StepOutput};
 const TTL_EXPIRED: &str = "TTLExpiredException";
 /// DLQ-16, "too many deliveries" (DLQ-18).
 const MAX_DELIVERY_COUNT_EXCEEDED: &str = "MaxDeliveryCountExceeded";
+/// Room in the header for the reason and for the description without an error.
+const VERDICT_BYTES_MAX: u64 = 512;
 
 impl Queue {
     /// Moves a message whose delivery count has reached the maximum (SET-34 to SET-36).
@@ -26,10 +31,16 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) {
-        let description = format!(
+        let mut description = format!(
             "the message was not consumed after {delivery_count} delivery attempts, the maximum is {}",
             self.description.max_delivery_count
         );
+        if let Some(error) = self.last_error(sequence, properties.as_ref(), ctx) {
+            let described = format!("{error}; {description}");
+            if described.chars().count() <= ctx.limits.dead_letter_description_chars_max {
+                description = described;
+            }
+        }
         let verdict = verdict(MAX_DELIVERY_COUNT_EXCEEDED, &description);
         self.dead_letter_by_broker(
             sequence,
@@ -40,6 +51,23 @@ impl Queue {
             ctx,
             step,
         );
+    }
+
+    /// Returns the error that the failed attempt reported, if the header of the message has room to
+    /// describe it (DLQ-34).
+    fn last_error<'a>(
+        &self,
+        sequence: SequenceNumber,
+        properties: Option<&'a Overlay>,
+        ctx: &Ctx<'_>,
+    ) -> Option<Cow<'a, str>> {
+        let properties = properties?;
+        let error = properties.text(LAST_ERROR_PROPERTY).filter(|error| !error.is_empty())?;
+        let error = bounded_error(error);
+        let header = u64::from(self.slots.get(sequence)?.header_size)
+            + u64::from(properties.size_bytes())
+            + error.len() as u64;
+        (header + VERDICT_BYTES_MAX <= ctx.limits.header_bytes_max).then_some(error)
     }
 
     /// Removes an expired message, or moves it if the queue dead-letters expired messages (EXP-21,

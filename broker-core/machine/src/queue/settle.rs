@@ -4,7 +4,7 @@
 use super::Queue;
 use super::lock::LockInForce;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
-use crate::command::{Outcome, Settlement};
+use crate::command::{LAST_ERROR_PROPERTY, Outcome, Settlement};
 use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -14,6 +14,10 @@ use crate::path::SubQueue;
 use crate::slot::{self, Slot, SlotState};
 use crate::time::TimeSpan;
 use crate::{Ctx, StepOutput, intake};
+
+/// Part of the header that the errors of earlier attempts leave free, so that the last one fits as a
+/// property and into the description of the dead letter (SET-44, DLQ-34).
+const LAST_ATTEMPT_BYTES: u64 = 4_096;
 
 /// Result of a failed delivery.
 enum Failure {
@@ -31,22 +35,23 @@ impl Queue {
         &mut self,
         sub_queue: SubQueue,
         token: LockToken,
-        settlement: Settlement,
+        mut settlement: Settlement,
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
-        let lock = self.settleable(sub_queue, token, &settlement, ctx)?;
+        let lock = self.settleable(sub_queue, token, &mut settlement, ctx)?;
         self.settle_lock_in_force(&lock, settlement, ctx, step);
         self.touch(ctx.now);
         Ok(Answer::after_commit(Outcome::Done))
     }
 
-    /// Returns the lock to settle, if the settlement can be carried out.
+    /// Returns the lock to settle, if the settlement can be carried out. Removes the last error from
+    /// an abandon if the message has no room for it (SET-44).
     pub(super) fn settleable(
         &self,
         sub_queue: SubQueue,
         token: LockToken,
-        settlement: &Settlement,
+        settlement: &mut Settlement,
         ctx: &Ctx<'_>,
     ) -> Result<LockInForce, Rejection> {
         if matches!(settlement, Settlement::DeadLetter { .. }) && sub_queue != SubQueue::Main {
@@ -74,19 +79,44 @@ impl Queue {
             }
         }
         match settlement {
-            Settlement::Abandon { properties, .. }
-            | Settlement::Defer { properties }
-            | Settlement::DeadLetter { properties } => {
-                refuse_large_header(&lock.slot, properties.as_ref(), ctx)?;
+            Settlement::Abandon { properties, .. } => {
+                self.fit_error(&lock.slot, properties, ctx)?;
+            }
+            Settlement::Defer { properties } => {
+                refuse_properties(&lock.slot, properties.as_ref(), ctx)?;
+            }
+            Settlement::DeadLetter { properties } => {
+                refuse_large_header(&lock.slot, properties.as_ref(), 0, ctx)?;
             }
             Settlement::Complete | Settlement::Release => {}
         }
-        if let Settlement::Abandon { properties: Some(_), .. }
-        | Settlement::Defer { properties: Some(_) } = settlement
-        {
-            refuse_too_many_overlays(&lock.slot, ctx)?;
-        }
         Ok(lock)
+    }
+
+    /// Refuses properties of an abandon that the message cannot have. The last error is removed
+    /// instead, so that it never makes an abandon fail (SET-44).
+    fn fit_error(
+        &self,
+        slot: &Slot,
+        properties: &mut Option<Overlay>,
+        ctx: &Ctx<'_>,
+    ) -> Result<(), Rejection> {
+        let Some(set) = properties.as_ref().filter(|set| set.text(LAST_ERROR_PROPERTY).is_some())
+        else {
+            return refuse_properties(slot, properties.as_ref(), ctx);
+        };
+        let rest = || set.without(LAST_ERROR_PROPERTY);
+        // The move to the dead-letter queue happens once, so it may add an error to any number of
+        // overlays.
+        let is_last = self.count_at_maximum(slot).is_some();
+        let reserve = if is_last { 0 } else { LAST_ATTEMPT_BYTES };
+        let fits = refuse_large_header(slot, Some(set), reserve, ctx).is_ok()
+            && (refuse_too_many_overlays(slot, ctx).is_ok() || is_last && rest().is_none());
+        if fits {
+            return Ok(());
+        }
+        *properties = rest();
+        refuse_properties(slot, properties.as_ref(), ctx)
     }
 
     /// Carries out a settlement that [`Queue::settleable`] has accepted.
@@ -230,24 +260,38 @@ const fn count_after_delivery(slot: &Slot) -> u32 {
     }
 }
 
-/// Refuses properties that no message may have, or that exceed the limit of the header. They count
-/// in full in addition to the existing header (SET-10, MSG-26).
+/// Refuses properties that no message may have, or that exceed the limit of the header without
+/// `reserve` bytes. They count in full in addition to the existing header (SET-10, MSG-26).
 fn refuse_large_header(
     slot: &Slot,
     properties: Option<&Overlay>,
+    reserve: u64,
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
     if let Some(properties) = properties {
         properties.check(&PropertyLimits::of(ctx.limits))?;
     }
     let set = properties.map_or(0, |properties| u64::from(properties.size_bytes()));
-    let size = u64::from(slot.header_size) + set;
+    let size = u64::from(slot.header_size) + set + reserve;
     if properties.is_some() && size > ctx.limits.header_bytes_max {
         return Err(Rejection::message_size_exceeded(
             "message header with the properties to set",
             size,
             ctx.limits.header_bytes_max,
         ));
+    }
+    Ok(())
+}
+
+/// Refuses properties of an abandon or deferral that the message cannot have.
+fn refuse_properties(
+    slot: &Slot,
+    properties: Option<&Overlay>,
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    refuse_large_header(slot, properties, 0, ctx)?;
+    if properties.is_some() {
+        refuse_too_many_overlays(slot, ctx)?;
     }
     Ok(())
 }

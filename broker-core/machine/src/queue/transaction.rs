@@ -172,8 +172,8 @@ impl Queue {
                 self.admit_via(sub_queue, &messages, ctx)?;
                 Ok(PlannedOperation::SendVia(destination, messages))
             }
-            Operation::Settle { token, settlement } => {
-                let lock = self.settleable(sub_queue, token, &settlement, ctx)?;
+            Operation::Settle { token, mut settlement } => {
+                let lock = self.settleable(sub_queue, token, &mut settlement, ctx)?;
                 Ok(PlannedOperation::Settle(lock, settlement))
             }
             Operation::RenewLock { token } => {

@@ -3,6 +3,7 @@
 //! any other settlement refuses it (RTY-10), so it is never stored.
 
 use super::Settlement;
+use super::last_error::with_bounded_error;
 use crate::error::Rejection;
 use crate::message::{Overlay, Value};
 use crate::time::TimeSpan;
@@ -12,7 +13,8 @@ pub const RETRY_DELAY_PROPERTY: &str = "peeklock-delay-ms";
 
 impl Settlement {
     /// Returns an abandon that sets `properties` and uses `delay`. Without `delay`, the property
-    /// [`RETRY_DELAY_PROPERTY`] sets it. The entity checks the bounds of the delay.
+    /// [`RETRY_DELAY_PROPERTY`] sets it. The entity checks the bounds of the delay. A long text of
+    /// [`LAST_ERROR_PROPERTY`](super::LAST_ERROR_PROPERTY) is cut (SET-43).
     ///
     /// # Errors
     /// `ArgumentOutOfRange` if the property is not a delay, and the errors of [`Overlay::encode`].
@@ -20,9 +22,10 @@ impl Settlement {
         properties: &[(String, Value)],
         delay: Option<TimeSpan>,
     ) -> Result<Self, Rejection> {
+        let properties = with_bounded_error(properties);
         let is_delay = |(key, _): &&(String, Value)| key == RETRY_DELAY_PROPERTY;
         let Some((_, value)) = properties.iter().find(is_delay) else {
-            let overlay = (!properties.is_empty()).then(|| Overlay::encode(properties));
+            let overlay = (!properties.is_empty()).then(|| Overlay::encode(&properties));
             return Ok(Self::Abandon { properties: overlay.transpose()?, delay });
         };
         let from_property = retry_delay_of(value)?;

@@ -11,6 +11,11 @@ use crate::operation::{Decision, LockName, Properties, Reply};
 
 const REASON: &str = "DeadLetterReason";
 const DESCRIPTION: &str = "DeadLetterErrorDescription";
+const LAST_ERROR: &str = "peeklock-last-error";
+/// Room that the errors of earlier attempts leave for the last one (SET-44).
+const LAST_ATTEMPT_BYTES: u64 = 4_096;
+/// Room that a description needs in addition to its error (DLQ-34).
+const VERDICT_BYTES: u64 = 512;
 
 impl Oracle {
     /// The message of a lock, if it is in this sub-queue.
@@ -45,10 +50,12 @@ impl Oracle {
         }
         let properties = match decision {
             Decision::Complete | Decision::Release => None,
-            Decision::Abandon(properties, _)
-            | Decision::Defer(properties)
-            | Decision::DeadLetter(properties) => properties.as_ref(),
+            Decision::Abandon(properties, _) => {
+                properties.as_ref().and_then(|properties| self.with_error(index, properties))
+            }
+            Decision::Defer(properties) | Decision::DeadLetter(properties) => properties.clone(),
         };
+        let properties = properties.as_ref();
         if let Decision::Abandon(_, Some(delay)) = decision {
             self.judge_delay(index, *delay)?;
         }
@@ -60,8 +67,13 @@ impl Oracle {
                 return refuse(Condition::MessageSizeExceeded);
             }
             let is_dead_lettered = matches!(decision, Decision::DeadLetter(_));
+            // SET-44: the move to the dead-letter queue may add a mere error.
+            let is_last_error = matches!(decision, Decision::Abandon(..))
+                && self.is_last(index)
+                && properties.pairs.iter().all(|(key, _)| key == LAST_ERROR);
             let count_max = self.limits.message_overlay_count_max;
-            if !is_dead_lettered && self.messages[index].set_count >= count_max {
+            let is_unlimited = is_dead_lettered || is_last_error;
+            if !is_unlimited && self.messages[index].set_count >= count_max {
                 // The lock is unchanged.
                 self.reach("SET-41");
                 return refuse(Condition::MessageSizeExceeded);
@@ -75,6 +87,12 @@ impl Oracle {
                 self.set_properties(index, properties);
             }
         }
+        self.described_error = properties.and_then(|properties| {
+            let (_, error) = properties.pairs.iter().find(|(key, _)| key == LAST_ERROR)?;
+            let header = u64::from(self.messages[index].header_size) + error.len() as u64;
+            let fits = header + VERDICT_BYTES <= self.limits.header_bytes_max;
+            (fits && !error.is_empty()).then(|| error.clone())
+        });
         self.touch();
         if self.is_expired(&self.messages[index]) && self.messages[index].state == State::Locked {
             // EXP-25, EXP-30: handled normally while the lock lasts.
@@ -122,7 +140,35 @@ impl Oracle {
                 message.state = State::DlqAvailable;
             }
         }
+        self.described_error = None;
         Ok(Some(Reply::Done))
+    }
+
+    /// Whether the next failure reaches MaxDeliveryCount (SET-35).
+    fn is_last(&self, index: usize) -> bool {
+        let message = &self.messages[index];
+        place(message.state) == SubQueue::Main
+            && message.count + 1 >= self.description.max_delivery_count
+    }
+
+    /// SET-44: properties of an abandon, without the error if the message has no room for it.
+    fn with_error(&mut self, index: usize, properties: &Properties) -> Option<Properties> {
+        let (errors, rest): (Vec<_>, Vec<_>) =
+            properties.pairs.iter().cloned().partition(|(key, _)| key == LAST_ERROR);
+        if errors.is_empty() {
+            return Some(properties.clone());
+        }
+        let message = &self.messages[index];
+        let is_last = self.is_last(index);
+        let reserve = if is_last { 0 } else { LAST_ATTEMPT_BYTES };
+        let header = u64::from(message.header_size) + u64::from(properties.bytes) + reserve;
+        let has_overlay = message.set_count < self.limits.message_overlay_count_max;
+        if header <= self.limits.header_bytes_max && (has_overlay || is_last && rest.is_empty()) {
+            self.reach("SET-42");
+            return Some(properties.clone());
+        }
+        self.reach("SET-44");
+        (!rest.is_empty()).then(|| Properties::new(rest))
     }
 
     /// RTY-02, RTY-08: refused delays of an abandon. The lock is unchanged.
@@ -320,9 +366,19 @@ impl Oracle {
         message.state = State::DlqAvailable;
         message.delayed_until = None;
         message.in_flight = true;
+        let mut is_error_described = false;
         let (reason, description) = match verdict {
             Verdict::Expired => ("TTLExpiredException", "<expired>".to_owned()),
-            Verdict::DeliveryCount(count) => ("MaxDeliveryCountExceeded", format!("<{count}>")),
+            Verdict::DeliveryCount(count) => {
+                let words = match self.described_error.take() {
+                    Some(error) => {
+                        is_error_described = true;
+                        format!("<{count}|{error}>")
+                    }
+                    None => format!("<{count}>"),
+                };
+                ("MaxDeliveryCountExceeded", words)
+            }
         };
         message.set.insert(REASON.to_owned(), reason.to_owned());
         message.set.insert(DESCRIPTION.to_owned(), description);
@@ -335,6 +391,9 @@ impl Oracle {
                 message.header_size += bytes;
             }
             None => self.verdicts_missing.push(sequence),
+        }
+        if is_error_described {
+            self.reach("DLQ-34");
         }
         self.reach(match verdict {
             Verdict::Expired => "EXP-23",

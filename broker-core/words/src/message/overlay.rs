@@ -235,6 +235,33 @@ impl Overlay {
         })
     }
 
+    /// The text that the overlay sets for the application property with exactly this key.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        let sets = |entry: &codec::PropertyEntry<'_>| identity(entry) == Some((false, key));
+        let last = codec::entries(&self.map).filter(sets).last()?;
+        match codec::read_value_ref(last.value).ok()? {
+            ValueRef::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The overlay without its changes of the application property with exactly this key. `None`
+    /// if no other change remains.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Option<Self> {
+        let mut items = Vec::with_capacity(self.map.len());
+        let mut count = 0;
+        for entry in codec::entries(&self.map) {
+            if identity(&entry) != Some((false, key)) {
+                items.extend_from_slice(entry.key_bytes());
+                items.extend_from_slice(entry.value);
+                count += 2;
+            }
+        }
+        (count > 0).then(|| Self::from_items(&items, count))
+    }
+
     /// One overlay that has the effect of all of these in turn, the oldest first. `None` if there
     /// are none. Takes time in proportion to their total size.
     #[must_use]

@@ -79,6 +79,28 @@ scenario("a message abandoned too often is dead-lettered", async (w) => {
   assert.equal(dead.deadLetterReason, "MaxDeliveryCountExceeded");
 });
 
+// SET-42, SET-43, SET-44, DLQ-34, AMQP-63
+scenario("the error of the last attempt is in the description of the dead letter", async (w) => {
+  const queue = await w.queue({ maxDeliveryCount: 3 });
+  await w.send(queue, ["x"]);
+  const receiver = w.client.createReceiver(queue);
+  // More than one property may have.
+  const errors = ["€".repeat(15_000), "\u202e<b>\0 text", "TypeError: no shop"];
+  const kept = [undefined, `${"€".repeat(338)}… [cut]`, errors[1]];
+  for (const [n, error] of errors.entries()) {
+    const [message] = await w.receive(receiver, 1);
+    assert.equal(message.applicationProperties?.["peeklock-last-error"], kept[n]);
+    await receiver.abandonMessage(message, { "peeklock-last-error": error });
+  }
+  await w.nothing(receiver);
+  const [dead] = await w.receive(w.client.createReceiver(queue, { subQueueType: "deadLetter" }), 1);
+  assert.equal(dead.deadLetterReason, "MaxDeliveryCountExceeded");
+  assert.equal(
+    dead.deadLetterErrorDescription,
+    "TypeError: no shop; the message was not consumed after 3 delivery attempts, the maximum is 3",
+  );
+});
+
 // DEF-01, AMQP-84, AMQP-63
 scenario("a deferred message is received by its number", async (w) => {
   const queue = await w.queue();
