@@ -48,6 +48,10 @@ pub struct ConsumerOptions {
     /// and the message is delivered again. 5 minutes by default, as in the Azure SDKs; zero
     /// disables renewal.
     pub renewal_max: TimeSpan,
+    /// Whether messages carry the errors and panics of the handler as their property
+    /// `peeklock-last-error`, and dead letters in their description (SET-42, DLQ-34). True by
+    /// default.
+    pub reports_errors: bool,
 }
 
 /// Default time for which locks are renewed.
@@ -57,7 +61,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Default for ConsumerOptions {
     fn default() -> Self {
-        Self { concurrent_max: 16, prefetch: 0, renewal_max: RENEWAL_MAX }
+        Self { concurrent_max: 16, prefetch: 0, renewal_max: RENEWAL_MAX, reports_errors: true }
     }
 }
 
@@ -86,6 +90,14 @@ impl ConsumerOptions {
     #[must_use]
     pub fn without_renewal(self) -> Self {
         self.with_renewal_max(TimeSpan::ZERO)
+    }
+
+    /// Leaves no errors and panics of the handler on messages, for example because their texts have
+    /// personal data. They are only logged.
+    #[must_use]
+    pub const fn without_error_reports(mut self) -> Self {
+        self.reports_errors = false;
+        self
     }
 
     /// Returns the credit of the link (RCV-16).
@@ -135,7 +147,8 @@ type End = Option<Arc<BrokerError>>;
 impl Client {
     /// Starts a consumer: an actor or a function receives from a queue, a subscription or a
     /// sub-queue under peek-lock while the returned consumer lives. `Ok` completes the message,
-    /// `Err` selects another settlement, a panic abandons it. Call it inside a tokio or actix
+    /// `Err` selects another settlement, a panic abandons it. The message carries the text of the
+    /// error or panic (SET-42). Call it inside a tokio or actix
     /// runtime; the consumer runs in a task there, and a function that computes or blocks delays
     /// that task ([`Handler`]). A transient error, such as an entity that is being rebuilt after a
     /// failure, does not end the consumer: it attaches its link again a second later.

@@ -2,7 +2,7 @@
 //! and consumers return it. The body is loaded on demand.
 
 use bytes::Bytes;
-use peeklock_core::command::{MessageFacts, MessageState, ReceivedMessage};
+use peeklock_core::command::{LAST_ERROR_PROPERTY, MessageFacts, MessageState, ReceivedMessage};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::{DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Message, Value};
@@ -103,8 +103,8 @@ impl Received {
     }
 
     /// Returns a copy of a dead letter, to be sent to its queue again. The copy lacks
-    /// DeadLetterReason and DeadLetterErrorDescription, which dead-lettering set (DLQ-14), and the
-    /// MessageId, for which duplicate detection would drop it (DUP-02). It has the sender's time to
+    /// DeadLetterReason and DeadLetterErrorDescription, which dead-lettering set (DLQ-14), the last
+    /// error (SET-42), and the MessageId, for which duplicate detection would drop it (DUP-02). It has the sender's time to
     /// live, which starts again, and is not scheduled. Everything else is unchanged.
     ///
     /// To neither lose nor duplicate the message, complete the dead letter in the transaction that
@@ -135,8 +135,8 @@ impl Received {
         copy.time_to_live = self.own_time_to_live;
         // The scheduled instant has passed, since the message was delivered.
         copy.scheduled_enqueue_time = None;
-        copy.application_properties
-            .retain(|(key, _)| key != DEAD_LETTER_REASON && key != DEAD_LETTER_ERROR_DESCRIPTION);
+        let of_failure = [DEAD_LETTER_REASON, DEAD_LETTER_ERROR_DESCRIPTION, LAST_ERROR_PROPERTY];
+        copy.application_properties.retain(|(key, _)| !of_failure.contains(&key.as_str()));
         copy
     }
 
@@ -227,6 +227,12 @@ impl Received {
     #[must_use]
     pub fn dead_letter_error_description(&self) -> Option<&str> {
         self.text(DEAD_LETTER_ERROR_DESCRIPTION)
+    }
+
+    /// Returns the error that the last failed handler left (SET-42).
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.text(LAST_ERROR_PROPERTY)
     }
 
     /// Returns the entity in which it was dead-lettered before it was forwarded here (FWD-26).

@@ -1,8 +1,10 @@
 //! Outcome of a handler that does not complete its message, and the settlement that follows from
 //! it. Handlers return it as their error.
 
+use std::error::Error;
 use std::fmt;
 
+use peeklock_core::command::{LAST_ERROR_BYTES_MAX, LAST_ERROR_PROPERTY, bounded_error};
 use peeklock_core::error::BrokerError;
 use peeklock_core::limits::Limits;
 use peeklock_core::message::Value;
@@ -46,7 +48,8 @@ pub enum Refusal {
     AlreadySettled,
     /// Available again, counted as a failed delivery, because of an error: the conversion of most
     /// errors by `?`. The consumer logs the error with the queue, the sequence number and the id of
-    /// the message, also for an actor.
+    /// the message, also for an actor. The message carries the error as its property
+    /// `peeklock-last-error` (SET-42).
     Failed {
         /// The error.
         error: String,
@@ -80,10 +83,39 @@ impl Refusal {
         Self::AlreadySettled
     }
 
-    /// Available again, counted as a failed delivery, because of an error, which is logged.
+    /// Available again, counted as a failed delivery, because of an error, which is logged and left
+    /// on the message (SET-42). An error of `anyhow` or `eyre` includes its sources.
     #[must_use]
     pub fn failed(error: impl fmt::Display) -> Self {
-        Self::Failed { error: error.to_string() }
+        Self::Failed { error: format!("{error:#}") }
+    }
+
+    /// As [`Refusal::failed`], with the sources of the error. `?` uses it for errors of the broker,
+    /// I/O errors and timeouts.
+    ///
+    /// ```
+    /// # use peeklock_client::{Delivery, Refusal};
+    /// async fn work(order: Delivery) -> Result<(), Refusal> {
+    ///     let cups = std::str::from_utf8(order.body()).map_err(Refusal::from_error)?;
+    ///     println!("{cups} cups");
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn from_error(error: impl Error) -> Self {
+        Self::Failed { error: text_with_sources(&error) }
+    }
+
+    /// Adds an error to an abandon with or without delay, to be left on the message (SET-42). Other
+    /// refusals are unchanged.
+    #[must_use]
+    pub fn with_error(mut self, error: impl fmt::Display) -> Self {
+        if let Self::Abandon { properties } | Self::AbandonWithDelay { properties, .. } = &mut self
+        {
+            properties.retain(|(key, _)| key != LAST_ERROR_PROPERTY);
+            properties.push(last_error(&format!("{error:#}")));
+        }
+        self
     }
 
     /// Logs the error of [`Refusal::Failed`].
@@ -165,26 +197,28 @@ impl From<WriteError> for Refusal {
 /// Abandons the message: a retry may succeed. MaxDeliveryCount bounds the number of attempts.
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Self {
-        Self::failed(error)
+        Self::from_error(error)
     }
 }
 
 /// Abandons the message after an I/O error of the handler.
 impl From<std::io::Error> for Refusal {
     fn from(error: std::io::Error) -> Self {
-        Self::failed(error)
+        Self::from_error(error)
     }
 }
 
 /// Abandons the message after a timeout.
 impl From<Elapsed> for Refusal {
     fn from(error: Elapsed) -> Self {
-        Self::failed(error)
+        Self::from_error(error)
     }
 }
 
 /// Reason for dead-lettering a message whose body its handler cannot read.
 const BODY_NOT_READABLE: &str = "BodyNotReadable";
+/// Maximum number of sources of an error.
+const SOURCE_COUNT_MAX: usize = 32;
 /// Reason for dead-lettering a message for which its handler cannot write another one.
 const BODY_NOT_WRITABLE: &str = "BodyNotWritable";
 
@@ -196,7 +230,9 @@ impl From<Result<(), Refusal>> for Settlement {
             Err(Refusal::AbandonWithDelay { delay, properties }) => {
                 Self::Abandon { properties, delay: Some(delay) }
             }
-            Err(Refusal::Failed { .. }) => Self::Abandon { properties: Vec::new(), delay: None },
+            Err(Refusal::Failed { error }) => {
+                Self::Abandon { properties: vec![last_error(&error)], delay: None }
+            }
             Err(Refusal::Defer) => Self::Defer { properties: Vec::new() },
             Err(Refusal::DeadLetter { reason, description }) => {
                 let limits = Limits::default();
@@ -210,6 +246,39 @@ impl From<Result<(), Refusal>> for Settlement {
             Err(Refusal::Release | Refusal::AlreadySettled) => Self::Release,
         }
     }
+}
+
+impl Settlement {
+    /// Removes the error, for a consumer that reports none (SET-46).
+    pub(crate) fn without_error(mut self) -> Self {
+        if let Self::Abandon { properties, .. } = &mut self {
+            properties.retain(|(key, _)| key != LAST_ERROR_PROPERTY);
+        }
+        self
+    }
+}
+
+/// Returns the property with an error.
+fn last_error(error: &str) -> (String, Value) {
+    (LAST_ERROR_PROPERTY.to_owned(), Value::String(bounded_error(error).into_owned()))
+}
+
+/// Returns the text of an error with the texts of its sources, until it is longer than a message
+/// carries.
+fn text_with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    for _ in 0..SOURCE_COUNT_MAX {
+        let Some(cause) = source.filter(|_| text.len() <= LAST_ERROR_BYTES_MAX) else { break };
+        let cause_text = cause.to_string();
+        // The texts of many errors end with the text of their source.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// Returns the beginning of a text (SET-11).

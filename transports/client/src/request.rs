@@ -86,7 +86,7 @@ pub enum RequestError {
 /// Abandons the message of the handler that made the request.
 impl From<RequestError> for Refusal {
     fn from(error: RequestError) -> Self {
-        Self::failed(error)
+        Self::from_error(error)
     }
 }
 

@@ -55,6 +55,6 @@ impl<D: Message<Result = Outcome> + Send + 'static> Handler<D> for Recipient<D> 
 pub(super) fn outcome(answer: Result<Outcome, MailboxError>) -> Outcome {
     answer.unwrap_or_else(|error| {
         tracing::warn!(%error, "an actor did not answer; its message is abandoned");
-        Err(Refusal::abandon())
+        Err(Refusal::abandon().with_error("the actor stopped or panicked before it answered"))
     })
 }

@@ -185,7 +185,7 @@ impl<D: Message<Result = Outcome> + Send + 'static> Pool<D> {
         let Some(actor) = self.actor().await else {
             self.failed.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("there is no actor for a message; it is abandoned");
-            return Err(Refusal::abandon());
+            return Err(Refusal::abandon().with_error("no actor could be started"));
         };
         let answer = actor.send(delivery).await;
         if answer.is_ok() {

@@ -87,7 +87,10 @@ pub struct SessionDelivery {
 
 /// The origin of a delivery: its link, and the port of the link.
 #[derive(Clone)]
-pub struct Origin(Arc<(Arc<dyn Port>, Arc<dyn Link>)>);
+pub struct Origin {
+    place: Arc<(Arc<dyn Port>, Arc<dyn Link>)>,
+    reports_errors: bool,
+}
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,7 +102,13 @@ impl Origin {
     /// Returns the origin over this link and port.
     #[must_use]
     pub fn of(port: &Arc<dyn Port>, link: &Arc<dyn Link>) -> Self {
-        Self(Arc::new((Arc::clone(port), Arc::clone(link))))
+        Self { place: Arc::new((Arc::clone(port), Arc::clone(link))), reports_errors: true }
+    }
+
+    /// Sets whether settlements leave errors on the message (SET-46).
+    pub(crate) const fn reporting_errors(mut self, reports_errors: bool) -> Self {
+        self.reports_errors = reports_errors;
+        self
     }
 
     /// Settles a message over its link, and waits for the answer.
@@ -112,19 +121,23 @@ impl Origin {
         if let Err(refusal) = &outcome {
             refusal.log();
         }
-        self.link().ask(Request::Settle(token, outcome.into())).await.map(drop)
+        let mut settlement = Settlement::from(outcome);
+        if !self.reports_errors {
+            settlement = settlement.without_error();
+        }
+        self.link().ask(Request::Settle(token, settlement)).await.map(drop)
     }
 
     /// Begins a transaction that completes the message.
     pub(crate) async fn transaction(&self, message: &Received) -> Result<Transaction, BrokerError> {
         let token = self.token(message)?;
-        let transaction = Transaction::begin(&self.0.0, Reach::CrossEntity).await?;
+        let transaction = Transaction::begin(&self.place.0, Reach::CrossEntity).await?;
         transaction.run(self.link(), Request::Settle(token, Settlement::Complete)).await?;
         Ok(transaction)
     }
 
     fn link(&self) -> &dyn Link {
-        &*self.0.1
+        &*self.place.1
     }
 
     fn token(&self, message: &Received) -> Result<LockToken, BrokerError> {

@@ -1,6 +1,7 @@
 //! Settlements that follow from a handler's outcome, and the fallback if the broker refuses one.
 //! The loops in `queue.rs` and `sessions.rs` use them.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
@@ -23,20 +24,29 @@ const LOCK_ENDED: &str = "a settlement was refused because the lock ended before
     a handler that blocks its thread, for example with `std::thread::sleep` or synchronous I/O, \
     prevents lock renewal: use await or `spawn_blocking` instead";
 
-/// Awaits a handler and returns its outcome; a panic abandons its message.
+/// Awaits a handler and returns its outcome; a panic abandons its message with the text of the
+/// panic.
 ///
 /// # Errors
 /// The refusal of the handler.
 pub async fn outcome_of(
     handling: impl Future<Output = Result<(), Refusal>>,
 ) -> Result<(), Refusal> {
-    let outcome = AssertUnwindSafe(handling).catch_unwind().await;
-    outcome
-        .unwrap_or_else(|_| {
-            tracing::warn!("a handler panicked; its message is abandoned");
-            Err(Refusal::abandon())
-        })
-        .inspect_err(Refusal::log)
+    match AssertUnwindSafe(handling).catch_unwind().await {
+        Ok(outcome) => outcome.inspect_err(Refusal::log),
+        Err(payload) => {
+            let panic = text_of(&*payload);
+            tracing::warn!(panic, "a handler panicked; its message is abandoned");
+            Err(Refusal::abandon().with_error(format_args!("the handler panicked: {panic}")))
+        }
+    }
+}
+
+/// Returns the text of a panic.
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("its payload is no text")
 }
 
 /// Returns the refusal for an unreadable message: a failed delivery, until it is dead-lettered
@@ -61,9 +71,16 @@ pub(super) struct PendingSettlement {
 
 impl PendingSettlement {
     /// Returns the settlement for a handler's outcome.
-    pub(super) fn outcome(token: LockToken, outcome: Result<(), Refusal>) -> (Self, Settlement) {
+    pub(super) fn outcome(
+        token: LockToken,
+        outcome: Result<(), Refusal>,
+        reports_errors: bool,
+    ) -> (Self, Settlement) {
         let expects_lost_lock = matches!(outcome, Err(Refusal::AlreadySettled));
-        let settlement = outcome.into();
+        let mut settlement = Settlement::from(outcome);
+        if !reports_errors {
+            settlement = settlement.without_error();
+        }
         (Self { expects_lost_lock, ..Self::settlement(token, &settlement) }, settlement)
     }
 

@@ -75,7 +75,9 @@ pub(super) async fn run<H: Handler<Delivery>>(
             }
             let (mut has_room, mut has_settled) = (false, false);
             while let Poll::Ready(Some(Done { held, outcome })) = at_work.poll_next_unpin(context) {
-                state.decide(held, PendingSettlement::outcome(held.token, outcome));
+                let reports_errors = state.options.reports_errors;
+                let decided = PendingSettlement::outcome(held.token, outcome, reports_errors);
+                state.decide(held, decided);
                 has_room = true;
                 // The entity settles this group while the handler works on the next messages.
                 if state.verdicts.len() >= SETTLED_AT_ONCE {
@@ -219,6 +221,7 @@ impl LinkLoop {
     fn new(client: Client, deliveries: Box<dyn Deliveries>, options: ConsumerOptions) -> Self {
         let renewal = Renewal::new(Arc::clone(deliveries.link()), options.renewal_max);
         let origin = Origin::of(client.port(), deliveries.link());
+        let origin = origin.reporting_errors(options.reports_errors);
         Self {
             client,
             options,
@@ -290,7 +293,8 @@ impl LinkLoop {
         match attached {
             Ok(deliveries) => {
                 self.renewal.change_to(Arc::clone(deliveries.link()));
-                self.origin = Origin::of(self.client.port(), deliveries.link());
+                let origin = Origin::of(self.client.port(), deliveries.link());
+                self.origin = origin.reporting_errors(self.options.reports_errors);
                 let mut deliveries = std::mem::replace(&mut self.deliveries, deliveries);
                 deliveries.retire();
                 self.previous.push(PreviousLink { numbers: self.first..=self.link, deliveries });

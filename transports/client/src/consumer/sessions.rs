@@ -39,11 +39,18 @@ pub struct SessionConsumerOptions {
     /// slower handler is not interrupted, but the lock expires and another receiver gets the
     /// session. 5 minutes by default; zero disables renewal.
     pub renewal_max: TimeSpan,
+    /// Whether messages carry the errors and panics of the handler (SET-42). True by default.
+    pub reports_errors: bool,
 }
 
 impl Default for SessionConsumerOptions {
     fn default() -> Self {
-        Self { sessions_max: 8, idle: TimeSpan::ZERO, renewal_max: RENEWAL_MAX }
+        Self {
+            sessions_max: 8,
+            idle: TimeSpan::ZERO,
+            renewal_max: RENEWAL_MAX,
+            reports_errors: true,
+        }
     }
 }
 
@@ -65,6 +72,13 @@ impl SessionConsumerOptions {
     #[must_use]
     pub fn with_renewal_max(mut self, span: impl Into<TimeSpan>) -> Self {
         self.renewal_max = span.into();
+        self
+    }
+
+    /// Leaves no errors and panics of the handler on messages; they are only logged.
+    #[must_use]
+    pub const fn without_error_reports(mut self) -> Self {
+        self.reports_errors = false;
         self
     }
 }
@@ -204,7 +218,8 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
             let trace = TraceContext::of(message.message());
             let span = span::of(&self.path, &message, trace.as_ref());
             self.client.tracing().go_on(&span, trace.as_ref());
-            let origin = Origin::of(self.client.port(), session.as_receiver().link());
+            let origin = Origin::of(self.client.port(), session.as_receiver().link())
+                .reporting_errors(self.options.reports_errors);
             let delivery = SessionDelivery { message, session: Arc::clone(session), origin };
             // Also while the consumer is stopping, the handler finishes its current message.
             let handling = pin!(async { self.handler.handle(delivery).await });
@@ -247,7 +262,8 @@ impl<H: Handler<SessionDelivery>> Worker<H> {
         token: LockToken,
         outcome: Result<(), Refusal>,
     ) -> Result<(), BrokerError> {
-        let (mut pending, mut settlement) = PendingSettlement::outcome(token, outcome);
+        let (mut pending, mut settlement) =
+            PendingSettlement::outcome(token, outcome, self.options.reports_errors);
         loop {
             let settled = session.as_receiver().settle(token, settlement).await;
             let Err(error) = settled else { return Ok(()) };

@@ -42,7 +42,7 @@ pub enum StateError {
 /// Abandons the message, because the stored state may be at fault.
 impl From<StateError> for Refusal {
     fn from(error: StateError) -> Self {
-        Self::failed(error)
+        Self::from_error(error)
     }
 }
 

@@ -302,8 +302,9 @@ impl Handler<Job<Order>> for Barista {
 #[actix::test]
 async fn actors_take_jobs() {
     let baristas = jobs(actors(|| Barista.start().recipient::<Job<Order>>()));
+    let stopped = Refusal::abandon().with_error("the actor stopped or panicked before it answered");
     for (cups, expected) in [
-        (0, peeklock_client::port::Settlement::from(Err(Refusal::abandon()))),
+        (0, peeklock_client::port::Settlement::from(Err(stopped))),
         (2, peeklock_client::port::Settlement::Complete),
     ] {
         let order = TestDelivery::of(peeklock_client::job_message(&Order { cups }).unwrap());

@@ -10,6 +10,7 @@ mod log;
 mod access;
 mod actors;
 mod consumers;
+mod failures;
 mod handles;
 mod jobs;
 mod rebuilt;

@@ -13,6 +13,7 @@ use peeklock_client::{
 };
 use peeklock_client_testing::{TestBroker, TestClient, TestDelivery, TestSession};
 use peeklock_core::Broker;
+use peeklock_core::command::LAST_ERROR_PROPERTY;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::SequenceNumber;
@@ -109,11 +110,11 @@ async fn messages_of_a_handler_are_recorded_without_a_broker() {
     assert_eq!(test.sent().len(), 2);
     // Handlers can be tested with refused sends.
     test.refuse("receipts", Condition::QuotaExceeded);
-    assert_eq!(small.given_to(&handler).await, abandoned());
+    assert!(is_abandoned(&small.given_to(&handler).await, "QuotaExceeded"));
     test.accept("receipts");
     // The transaction belongs to the delivery's client; other clients cannot take part.
     let alone = TestDelivery::of_job(&Order { cups: 2 }).unwrap();
-    assert_eq!(alone.given_to(&handler).await, abandoned());
+    assert!(is_abandoned(&alone.given_to(&handler).await, "TransactionUnknown"));
     let other = test.client().sender("receipts").unwrap();
     let transaction = alone.delivery().transaction().await.unwrap();
     let refused = transaction.send(&other, Message::new("a")).await.unwrap_err();
@@ -122,8 +123,11 @@ async fn messages_of_a_handler_are_recorded_without_a_broker() {
     assert_eq!(test.sent().len(), 2);
 }
 
-const fn abandoned() -> Settlement {
-    Settlement::Abandon { properties: Vec::new(), delay: None }
+/// Whether the message is abandoned with this error (SET-42).
+fn is_abandoned(settlement: &Settlement, error: &str) -> bool {
+    let Settlement::Abandon { properties, delay: None } = settlement else { return false };
+    let [(key, Value::String(text))] = &properties[..] else { return false };
+    key == LAST_ERROR_PROPERTY && text.contains(error)
 }
 
 /// SCH-05, TXN-10: sequence numbers are per path, lists and batches are recorded message by
@@ -225,7 +229,8 @@ async fn a_function_is_tested_without_a_broker() {
     let minute = Some(TimeSpan::from_minutes(1));
     assert_eq!(first.again().given_to(&handler).await, abandoned(None, minute));
     let third = first.with_delivery_count(3);
-    assert_eq!(third.given_to(&handler).await, abandoned(None, None));
+    let panicked = Refusal::abandon().with_error("the handler panicked: as asked");
+    assert_eq!(third.given_to(&handler).await, Err(panicked).into());
     assert_eq!(third.again().given_to(&handler).await, Settlement::Complete);
 }
 
