@@ -68,6 +68,44 @@ test("a dead letter has its reason", async (t) => {
   assert.equal((await connection.queues.get(path)).runtime.totalMessageCount, 0);
 });
 
+// SET-42, SET-43, SET-45, SET-46, DLQ-34
+test("the error of a handler travels with its message", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection, { maxDeliveryCount: 1 });
+  const letters = connection.receiver(`${path}/$deadletterqueue`);
+  const circle = new Error("outer");
+  circle.cause = circle;
+  const thrown = [
+    [new TypeError("no shop", { cause: new Error("refused") }), "TypeError: no shop: Error: refused"],
+    [circle, "Error: outer"],
+    ["plain \u202e<b>\0 text", "plain \u202e<b>\0 text"],
+    ["half \ud800 of a character", "half \ufffd of a character"],
+    [undefined, "undefined"],
+    [Object.create(null), "the error has no text"],
+    ["x".repeat(1024), "x".repeat(1024)],
+    ["x".repeat(1025), `${"x".repeat(1015)}… [cut]`],
+    ["€".repeat(4000), `${"€".repeat(338)}… [cut]`],
+  ];
+  for (const reportErrors of [true, false]) {
+    const receiver = connection.receiver(path);
+    let next = 0;
+    const handler = () => Promise.reject(thrown[next][0]);
+    const consumer = receiver.subscribe(handler, { reportErrors, onError: () => {} });
+    for (; next < thrown.length; next += 1) {
+      await connection.sender(path).send("x");
+      const [letter] = await letters.receive({ waitSeconds: 60 });
+      const { DeadLetterErrorDescription: description, "peeklock-last-error": error } = letter.applicationProperties;
+      const expected = reportErrors ? thrown[next][1] : undefined;
+      assert.equal(error, expected);
+      const prefix = expected === undefined ? "" : `${expected}; `;
+      assert.equal(description, `${prefix}the message was not consumed after 1 delivery attempts, the maximum is 1`);
+      await letter.complete();
+    }
+    await consumer.stop();
+    await receiver.close();
+  }
+});
+
 // FWD-26
 test("a forwarded dead letter names its source", async (t) => {
   const connection = await connected(t);

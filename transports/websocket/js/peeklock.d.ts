@@ -363,6 +363,8 @@ export interface SubscribeOptions {
   /** Renew locks while handlers run, for at most `maxRenewSeconds` each. Default: true, 300. */
   autoRenew?: boolean;
   maxRenewSeconds?: number;
+  /** Leave the text of an error on the abandoned message, as property `peeklock-last-error`. Default: true. */
+  reportErrors?: boolean;
   /** Gets errors of handlers and of their settlements; without a message, the error that ends the subscription. */
   onError?: (error: unknown, message: ReceivedMessage | undefined) => void;
 }

@@ -4,7 +4,7 @@
 // locked before a caller waits for it (RCV-19 to RCV-21). Pushed messages that no caller wants any more are released without
 // counting a failed delivery.
 
-import { argument, cancelled, PeeklockError } from "./error.js";
+import { argument, cancelled, errorText, PeeklockError } from "./error.js";
 import { Link } from "./link.js";
 import { ReceivedMessage, requireLock } from "./message.js";
 import { encodeProperties, instant } from "./value.js";
@@ -15,6 +15,8 @@ const CONCURRENCY_MAX = 1024;
 const DELIVERY_MAX = 0xffff_ffff;
 const RETRY_MS = 1000;
 const RETRY_MAX_MS = 30_000;
+/** Property with the error of a handler (SET-42). */
+const LAST_ERROR = "peeklock-last-error";
 
 /** Receives from one queue or sub-queue. */
 export class Receiver extends Link {
@@ -86,19 +88,19 @@ export class Receiver extends Link {
 
   /**
    * Calls a handler for each message, for up to `concurrency` messages at once. If it returns, the message is completed; if
-   * it throws, the message is abandoned. The lock is renewed meanwhile.
+   * it throws, the message is abandoned with the text of the error as a property (SET-45). The lock is renewed meanwhile.
    */
   subscribe(handler, options = {}) {
-    const { concurrency = 1, autoComplete = true, autoRenew = true, maxRenewSeconds = 300 } = options;
+    const { concurrency = 1, autoComplete = true, autoRenew = true, maxRenewSeconds = 300, reportErrors = true } = options;
     const onError = options.onError ?? ((error) => this.connection.tellProblem(error));
     if (!(Number.isInteger(concurrency) && concurrency >= 1 && concurrency <= CONCURRENCY_MAX)) {
       throw argument(`concurrency must be a whole number from 1 to ${CONCURRENCY_MAX}`);
     }
     const abort = new AbortController();
     const leave = this.#consume();
-    const settle = async (message, decision) => {
+    const settle = async (message, decision, settleOptions) => {
       if (message.lockToken !== undefined && message.settled === undefined && !this.#settling.has(message)) {
-        await message[decision]().catch((error) => onError(error, message));
+        await message[decision](settleOptions).catch((error) => onError(error, message));
       }
     };
     const serve = async (message) => {
@@ -112,7 +114,7 @@ export class Receiver extends Link {
         }
       } catch (error) {
         onError(error, message);
-        await settle(message, "abandon");
+        await settle(message, "abandon", reportErrors ? { properties: { [LAST_ERROR]: errorText(error) } } : {});
       } finally {
         stopRenewing();
       }
