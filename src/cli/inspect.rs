@@ -3,6 +3,7 @@
 
 use clap::{Args, ValueEnum};
 use indicatif::BinaryBytes;
+use peeklock::command::LAST_ERROR_PROPERTY;
 use peeklock::description::EntityKind;
 use peeklock::ids::SequenceNumber;
 use peeklock::inspect::{
@@ -10,6 +11,7 @@ use peeklock::inspect::{
     HeadOrder, HeadPage, HeadQuery, HeadStart, HeadState, HeadStates, Holder, LockFacts, Question,
     ROW_COUNT_MAX,
 };
+use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, Message, Value};
 use peeklock::path::dead_letter_path;
 use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::findings_to_json;
@@ -340,7 +342,7 @@ pub async fn show_heads(
 
 fn head_table(colours: bool, is_by_instant: bool) -> Table {
     let third = if is_by_instant { "AT" } else { "ENQUEUED" };
-    let heads = ["SEQUENCE", "STATE", third, "TRIES", "SIZE", "ID", "SUBJECT", "LOCK"];
+    let heads = ["SEQUENCE", "STATE", third, "TRIES", "SIZE", "ID", "SUBJECT", "ERROR", "LOCK"];
     Table::new(&heads, 5, colours)
 }
 
@@ -360,8 +362,18 @@ fn head_row(head: &Head, now: Timestamp, order: HeadOrder) -> Vec<Cell> {
         Cell::Right(BinaryBytes(facts.message.size.into()).to_string()),
         text(&message.map(id).unwrap_or_else(|| "(unreadable)".to_owned())),
         text(message.and_then(|message| message.subject.as_deref()).unwrap_or_default()),
+        text(message.and_then(error_of).unwrap_or_default()),
         text(&facts.lock.as_ref().map(|lock| lock_text(lock, now)).unwrap_or_default()),
     ]
+}
+
+/// Description of a dead letter, or the error of the last attempt (SET-42).
+fn error_of(message: &Message) -> Option<&str> {
+    let keys = [DEAD_LETTER_ERROR_DESCRIPTION, LAST_ERROR_PROPERTY];
+    keys.into_iter().find_map(|key| match message.application_property(key)? {
+        Value::String(text) => Some(text.as_str()),
+        _ => None,
+    })
 }
 
 pub const fn state_name(state: HeadState) -> &'static str {

@@ -98,6 +98,9 @@ pub struct ReceiveFlags {
     /// the retry policy of the entity]
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     delay: Option<TimeSpan>,
+    /// Error to leave on abandoned messages, as a failing consumer does
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
     /// Receive mode
     #[arg(long, value_name = "MODE", default_value = "peek-lock")]
     mode: Mode,
@@ -205,6 +208,9 @@ pub fn run(flags: &ReceiveFlags) -> Result<(), Failure> {
     }
     if flags.delay.is_some() && flags.settle() != Settle::Abandon {
         return Err(Failure::usage("--delay requires --abandon or --settle abandon"));
+    }
+    if flags.error.is_some() && flags.settle() != Settle::Abandon {
+        return Err(Failure::usage("--error requires --abandon or --settle abandon"));
     }
     let is_dead_lettered = flags.settle() == Settle::DeadLetter;
     if !is_dead_lettered && (flags.reason.is_some() || flags.description.is_some()) {
@@ -340,7 +346,7 @@ async fn receive(
                 Err(error) => return (Err(flags.failure_with_hint(error)), Ok(())),
             };
             let result = work(flags, count, session, &taker, &mut writer, &mut progress).await;
-            abandon(taker.receiver(), flags.delay, &mut progress).await;
+            abandon(taker.receiver(), flags, &mut progress).await;
             // Closed in order, so that the broker keeps the locks that `--settle none` leaves.
             let closed = taker.close().await;
             let is_done = result.is_err() || progress.written >= count;
@@ -501,12 +507,15 @@ async fn write_and_settle(
 }
 
 /// Abandons the held messages, which counts a failed delivery for each.
-async fn abandon(receiver: &Receiver, delay: Option<TimeSpan>, progress: &mut Progress) {
+async fn abandon(receiver: &Receiver, flags: &ReceiveFlags, progress: &mut Progress) {
     let held = std::mem::take(&mut progress.held);
     progress.unabandoned += held.len() as u64;
-    let refusal = || match delay {
-        Some(delay) => Refusal::AbandonWithDelay { delay, properties: Vec::new() },
-        None => Refusal::Abandon { properties: Vec::new() },
+    let refusal = || {
+        let refusal = flags.delay.map_or(Refusal::abandon(), Refusal::retry_after);
+        match &flags.error {
+            Some(error) => refusal.with_error(error),
+            None => refusal,
+        }
     };
     let abandoned = held.iter().map(|token| receiver.settle_token(*token, Err(refusal())));
     let mut abandoned = futures_util::stream::iter(abandoned).buffer_unordered(64);

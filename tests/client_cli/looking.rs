@@ -21,7 +21,8 @@ fn inspect_shows_messages_with_their_state() {
     broker.ok(&["send", "orders", "late", "--at", "+1h", "--subject", "reminder"]);
     broker.ok(&["receive", "orders", "--settle", "none"]);
     let out = broker.ok(&["inspect", "orders"]);
-    let names = ["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "SIZE", "ID", "SUBJECT", "LOCK"];
+    let names =
+        ["SEQUENCE", "STATE", "ENQUEUED", "TRIES", "SIZE", "ID", "SUBJECT", "ERROR", "LOCK"];
     assert_eq!(heads(&out).iter().map(|head| head.trim()).collect::<Vec<_>>(), names, "{out}");
     assert!(out.contains("locked") && out.contains(" left") && out.contains("reminder"), "{out}");
 

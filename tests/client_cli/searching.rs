@@ -63,6 +63,26 @@ fn dead_letters_are_counted_by_cause() {
     assert_eq!((groups.len(), &groups[0]["count"]), (2, &Value::from(2)));
     let groups = rows(&broker.ok(&["dlq", "groups", "orders", "timed", "-o", "ndjson"]));
     assert_eq!(groups.len(), 1);
+    // SET-42, DLQ-34: the errors of failed attempts are causes too.
+    broker.ok(&["queue", "create", "failing", "--max-delivery-count", "1"]);
+    broker.send("failing", &["a", "b"]);
+    for error in ["no route to 10.0.0.7", "no route to 10.0.0.12"] {
+        broker.ok(&["receive", "failing", "--abandon", "--error", error]);
+    }
+    broker.ends(2, &["receive", "failing", "--error", "x"]);
+    let [group] = &rows(&broker.ok(&["dlq", "groups", "failing", "-o", "ndjson"]))[..] else {
+        panic!("one group");
+    };
+    assert_eq!(group["count"], 2);
+    for command in [
+        &["dlq", "groups", "failing"][..],
+        &["dlq", "list", "failing"],
+        &["dlq", "show", "failing", "1"],
+        &["inspect", "failing", "--dead-letter"],
+    ] {
+        let out = broker.ok(command);
+        assert!(out.contains("no route to "), "{out}");
+    }
     broker.ends(2, &["dlq", "groups", "orders", "--by", "colour"]);
     broker.ends(6, &["dlq", "groups", "orders", "nothing"]);
 }

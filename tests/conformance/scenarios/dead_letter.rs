@@ -118,6 +118,64 @@ pub async fn dead_lettering_keeps_the_content_of_a_message(s: &Stage) {
     assert_eq!(Message { time_to_live: sent.time_to_live, ..dead.message }, sent);
 }
 
+/// SET-42, SET-43, DLQ-34: an abandon carries the error of its attempt over every transport. The
+/// next delivery has it, a long one is cut, and the description of the dead letter begins with it.
+pub async fn an_abandon_carries_the_error_of_its_attempt(s: &Stage) {
+    s.open_queue_with(ORDERS, max_delivery_count(3)).await;
+    s.put(ORDERS, "a").await;
+    let cut = format!("{}… [cut]", "€".repeat(338));
+    let long = "€".repeat(400);
+    let mut before = None;
+    for (error, kept) in
+        [(long.as_str(), cut.as_str()), ("\u{202e}<b>\t'", "\u{202e}<b>\t'"), ("é", "é")]
+    {
+        let seen = s.take(ORDERS).await;
+        assert_eq!(seen.text_of("peeklock-last-error"), before);
+        assert_eq!(seen.text_of("cause"), before.map(|_| "down"));
+        let properties = vec![property("cause", "down"), property("peeklock-last-error", error)];
+        s.settle(ORDERS, seen.token(), Decision::Abandon(properties)).await.unwrap();
+        before = Some(kept);
+    }
+    let dead = s.take(DLQ).await;
+    assert_eq!(dead.reason(), Some("MaxDeliveryCountExceeded"));
+    assert_eq!(dead.text_of("peeklock-last-error"), Some("é"));
+    let description = dead.description().unwrap();
+    assert!(description.starts_with("é; the message was not consumed after 3 "), "{description}");
+}
+
+/// DLQ-34, SET-04: an attempt that ends with its lock has no error, so the description has none,
+/// although the message has the error of an earlier attempt.
+pub async fn an_attempt_without_an_error_is_described_without_one(s: &Stage) {
+    let short = QueueUpdate { lock_duration: Some(seconds(10)), ..max_delivery_count(2) };
+    s.open_queue_with(ORDERS, short).await;
+    s.put(ORDERS, "a").await;
+    let seen = s.take(ORDERS).await;
+    let properties = vec![property("peeklock-last-error", "down")];
+    s.settle(ORDERS, seen.token(), Decision::Abandon(properties)).await.unwrap();
+    s.take(ORDERS).await;
+    s.advance(seconds(10)).await;
+    let dead = s.take(DLQ).await;
+    assert_eq!(dead.text_of("peeklock-last-error"), Some("down"));
+    assert!(dead.description().unwrap().starts_with("the message was not consumed after 2 "));
+}
+
+/// DLQ-35, EXP-28: expiry wins over the delivery count, and keeps its own description.
+pub async fn an_expired_message_keeps_its_error_as_a_property(s: &Stage) {
+    let expiring =
+        QueueUpdate { dead_lettering_on_message_expiration: Some(true), ..max_delivery_count(1) };
+    s.open_queue_with(ORDERS, expiring).await;
+    let message = Message { time_to_live: Some(seconds(5)), ..Message::new("a") };
+    s.send(ORDERS, message).await.unwrap();
+    let seen = s.take(ORDERS).await;
+    s.advance(seconds(6)).await;
+    let properties = vec![property("peeklock-last-error", "down")];
+    s.settle(ORDERS, seen.token(), Decision::Abandon(properties)).await.unwrap();
+    let dead = s.take(DLQ).await;
+    assert_eq!(dead.reason(), Some("TTLExpiredException"));
+    assert_eq!(dead.description(), Some("the message expired and was dead-lettered"));
+    assert_eq!(dead.text_of("peeklock-last-error"), Some("down"));
+}
+
 /// DLQ-14, DLQ-16, DLQ-18, SET-36
 pub async fn too_many_deliveries_are_reported_with_their_number(s: &Stage) {
     s.open_queue_with(ORDERS, max_delivery_count(3)).await;

@@ -95,6 +95,38 @@ fn a_receive_that_is_dropped_takes_nothing() {
     });
 }
 
+/// SET-42, SET-45, SET-46, DLQ-34: a handler that fails or panics leaves its error on the message,
+/// and the dead letter describes it, unless the consumer reports no errors.
+#[test]
+fn the_error_of_a_handler_travels_with_its_message() {
+    on_both(async |_, client| {
+        let once = QueueUpdate { max_delivery_count: Some(1), ..QueueUpdate::default() };
+        client.admin().update_queue("q", once).await.unwrap();
+        let dead = client.receiver("q/$deadletterqueue").unwrap();
+        let handler = |message: Delivery| async move {
+            assert_ne!(message.body(), "panic", "a handler that breaks");
+            Err(Refusal::failed("sold out"))
+        };
+        for reports in [true, false] {
+            let mut options = ConsumerOptions::at_once(1);
+            options.reports_errors = reports;
+            let consumer = client.consume("q", handler, options).await.unwrap();
+            for (body, error) in [("fail", "sold out"), ("panic", "the handler panicked: assert")] {
+                put(client, &[body]).await;
+                let wait = TimeSpan::from_seconds(60);
+                let letter = dead.receive(wait).await.unwrap().unwrap();
+                assert_eq!(letter.dead_letter_reason(), Some("MaxDeliveryCountExceeded"));
+                let description = letter.dead_letter_error_description().unwrap();
+                assert_eq!(description.starts_with(error), reports, "{description}");
+                let has_error = letter.last_error().is_some_and(|text| text.starts_with(error));
+                assert_eq!(has_error, reports);
+                dead.complete(&letter).await.unwrap();
+            }
+            consumer.stop().await;
+        }
+    });
+}
+
 /// SET-01, SET-03, SET-05, SET-07: the outcome of a handler settles its message; a panic abandons
 /// it.
 #[test]
