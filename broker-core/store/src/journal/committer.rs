@@ -262,7 +262,8 @@ impl Committer {
                         return Err(error);
                     }
                 }
-                CommitJob::Amend(Amendment { expected, batch, answer }) => {
+                CommitJob::Amend(amendment) => {
+                    let Amendment { expected, batch, answer } = *amendment;
                     let amended = self.commit().and_then(|()| {
                         let is_expected = self.are_stored(&expected);
                         if matches!(is_expected, Ok(true)) {

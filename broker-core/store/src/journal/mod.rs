@@ -384,7 +384,7 @@ impl Store for Journal {
         }
         let (answer, answered) = oneshot::channel();
         let amendment = Amendment { expected: expected.to_vec(), batch, answer };
-        self.queue.push(CommitJob::Amend(amendment)).map_err(|(_, error)| error)?;
+        self.queue.push(CommitJob::Amend(Box::new(amendment))).map_err(|(_, error)| error)?;
         self.run_if_manual();
         answered.await.unwrap_or_else(|_| Err(self.end()))
     }

@@ -22,7 +22,7 @@ pub(super) enum CommitJob {
     /// Raises the epoch of a shard.
     Acquire(Shard, oneshot::Sender<Acquired>),
     /// Appends a batch if keys have expected values.
-    Amend(Amendment),
+    Amend(Box<Amendment>),
     /// Writes records again at the end of the log.
     Move(Move, Sender<MoveReply>),
     /// Writes a part of a large content again. Its segment is held until a [`CommitJob::Move`]
