@@ -219,7 +219,7 @@ fn must_have_ended(run: &mut Run, journal: &Journal, (random, load): (&mut Rando
         assert!(refused, "after a failure everything fails: {:?}", batch.outcome);
     }
     assert!(matches!(block_on(journal.acquire(Shard(0))), Err(StoreError::Failed(_))));
-    let scanned = visit_records(&*journal, &Key::of_space(0), |_, _| {});
+    let scanned = visit_records(journal, &Key::of_space(0), |_, _| {});
     assert!(scanned.is_err(), "an ended journal is not scanned");
     assert!(journal.close().is_err(), "an ended journal is not closed in order");
     assert_eq!(run.disk.call_count_of(Call::Write), written, "nothing is written behind a failure");

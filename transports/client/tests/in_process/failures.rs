@@ -24,7 +24,7 @@ async fn client(deliveries: u32, requires_session: bool) -> Local {
     let client = Local::new(Broker::builder().arbiters(1).start().await.unwrap());
     let queue = QueueUpdate {
         requires_session: Some(requires_session),
-        ..QueueProperties::new().with_max_delivery_count(deliveries).into()
+        ..QueueProperties::new().with_max_delivery_count(deliveries)
     };
     client.admin().create_queue_with("orders", queue).await.unwrap();
     client
@@ -41,7 +41,7 @@ async fn dead_letter(client: &Client) -> Received {
 /// A brewing that fails because of the water, which fails because of the pump.
 #[derive(Debug)]
 enum Trouble {
-    Brewing(Box<Trouble>),
+    Brewing(Box<Self>),
     Pump,
 }
 
