@@ -56,8 +56,9 @@ test("selected locks are broken after a question, and the result is shown", asyn
   const { sequenceNumber } = (await ask("GET", "queues/held/locks?sort=age")).locks[0];
   await post(`queues/held/locks/${messages.find((one) => one.sequenceNumber === sequenceNumber).lockToken}/complete`);
   let answer;
+  const isAnswered = new Promise((resolve) => (answer = resolve));
   await tab.route("**/locks/break", async (route) => {
-    await new Promise((resolve) => (answer = resolve));
+    await isAnswered;
     await route.continue();
   });
   await question.getByRole("button", { name: "Break 3 locks" }).click();

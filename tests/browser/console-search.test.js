@@ -137,10 +137,11 @@ test("a search shows its progress and bound, goes on from there, and is stopped"
   assert.equal(await rows(tab).count(), 2);
   assert.deepEqual([asked[1].after, asked[1].where, asked[1].entities], ["here", "text:m", ["found"]]);
   await tab.unroute("**/search");
-  let stop;
-  await tab.route("**/search", () => new Promise((resolve) => (stop = resolve)));
+  let end;
+  const hasEnded = new Promise((resolve) => (end = resolve));
+  await tab.route("**/search", () => hasEnded);
   await line(tab).press("Enter");
   await tab.getByRole("button", { name: "Stop" }).click();
   await tab.getByText("Stopped.").waitFor();
-  stop();
+  end();
 });
