@@ -14,7 +14,7 @@ import sys
 import time
 
 ALONE = ["simulation", "durability", "bench", "browser", "sdk", "hostile"]
-# A binary that hangs is ended after as many seconds.
+# Seconds after which a binary that hangs is ended.
 SECONDS_MAX = 1_200
 
 
