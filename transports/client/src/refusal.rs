@@ -249,12 +249,14 @@ impl From<Result<(), Refusal>> for Settlement {
 }
 
 impl Settlement {
-    /// Removes the error, for a consumer that reports none (SET-46).
-    pub(crate) fn without_error(mut self) -> Self {
-        if let Self::Abandon { properties, .. } = &mut self {
+    /// Returns the settlement of an outcome, without its error for a consumer that reports none
+    /// (SET-46).
+    pub(crate) fn of(outcome: Result<(), Refusal>, reports_errors: bool) -> Self {
+        let mut settlement = Self::from(outcome);
+        if !reports_errors && let Self::Abandon { properties, .. } = &mut settlement {
             properties.retain(|(key, _)| key != LAST_ERROR_PROPERTY);
         }
-        self
+        settlement
     }
 }
 

@@ -121,10 +121,7 @@ impl Origin {
         if let Err(refusal) = &outcome {
             refusal.log();
         }
-        let mut settlement = Settlement::from(outcome);
-        if !self.reports_errors {
-            settlement = settlement.without_error();
-        }
+        let settlement = Settlement::of(outcome, self.reports_errors);
         self.link().ask(Request::Settle(token, settlement)).await.map(drop)
     }
 

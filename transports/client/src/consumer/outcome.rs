@@ -77,10 +77,7 @@ impl PendingSettlement {
         reports_errors: bool,
     ) -> (Self, Settlement) {
         let expects_lost_lock = matches!(outcome, Err(Refusal::AlreadySettled));
-        let mut settlement = Settlement::from(outcome);
-        if !reports_errors {
-            settlement = settlement.without_error();
-        }
+        let settlement = Settlement::of(outcome, reports_errors);
         (Self { expects_lost_lock, ..Self::settlement(token, &settlement) }, settlement)
     }
 
