@@ -15,6 +15,7 @@ use crate::actor::namespace::{self, NamespaceActor};
 use crate::actor::pulse::Pulses;
 use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
+use crate::call::BoxFuture;
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Authorizer, Forwarder, Tracer};
 use crate::description::Settings;
@@ -232,7 +233,11 @@ impl BrokerBuilder {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub async fn start(self) -> Result<Broker, StartError> {
+    pub fn start(self) -> BoxFuture<'static, Result<Broker, StartError>> {
+        Box::pin(self.start_threads())
+    }
+
+    async fn start_threads(self) -> Result<Broker, StartError> {
         self.settings.validate().map_err(StartError::Settings)?;
         let key = self.key;
         let entropy = || match key {

@@ -15,6 +15,10 @@ use crate::ids::Ticket;
 use crate::request::{Outlet, Released, Reply, Request};
 use crate::telemetry::count_undelivered;
 
+/// A future on the heap, polled through a table of functions. Its code exists once, in this crate;
+/// the code of an `async fn` exists again in each crate that awaits it. For large and rare work.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// A submitted command and the slot for its answer.
 pub(crate) struct SubmittedCall {
     entity: Entity,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use super::Access;
 use crate::broker::Broker;
+use crate::call::BoxFuture;
 use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::declaration::planner::{
@@ -28,8 +29,11 @@ impl Access {
     /// # Errors
     /// `Unauthorized`; the error of the operation that a declared entity would cause, with its
     /// place in the declaration (DEC-04, DEC-05, DEC-08).
-    pub async fn plan(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
-        self.planned(declaration).await.map(|planned| planned.plan)
+    pub fn plan<'a>(
+        &'a self,
+        declaration: &'a Declaration,
+    ) -> BoxFuture<'a, Result<Plan, BrokerError>> {
+        Box::pin(async move { self.planned(declaration).await.map(|planned| planned.plan) })
     }
 
     /// Carries out the first `steps_max` steps of a plan, in order. Steps before a failed one stay
@@ -39,15 +43,17 @@ impl Access {
     /// `UpdateConflict`, with nothing done, if the steps no longer match the digest (DEC-09); as
     /// for [`Access::plan`]; `ServerBusy`, with nothing done, if too many callers wait or an entity
     /// is busy for long.
-    pub async fn carry_out(
-        &self,
-        declaration: &Declaration,
+    pub fn carry_out<'a>(
+        &'a self,
+        declaration: &'a Declaration,
         digest: Digest,
         steps_max: usize,
-    ) -> Result<PlanResult, BrokerError> {
-        self.judge_declaration(declaration).await?;
-        let mut turn = self.carrying_out_turn(declaration).await?;
-        self.carry_out_in(&mut turn, declaration, digest, steps_max).await
+    ) -> BoxFuture<'a, Result<PlanResult, BrokerError>> {
+        Box::pin(async move {
+            self.judge_declaration(declaration).await?;
+            let mut turn = self.carrying_out_turn(declaration).await?;
+            self.carry_out_in(&mut turn, declaration, digest, steps_max).await
+        })
     }
 
     /// Carries out a plan if it has the given digest.
@@ -70,20 +76,26 @@ impl Access {
     /// # Errors
     /// As for [`Access::plan`]; the error of a failed step, with the number of steps done before
     /// it. Declaring again does the rest.
-    pub async fn declare(&self, declaration: &Declaration) -> Result<Plan, BrokerError> {
-        let planned = self.planned(declaration).await?;
-        let (plan, count) = (planned.plan.clone(), planned.plan.steps.len());
-        let PlanResult { done, rest, failure } = self.carry_out_planned(planned, usize::MAX).await;
-        let Some(failure) = failure else { return Ok(plan) };
-        let failed = rest.steps.first().map_or_else(String::new, Step::to_string);
-        let detail = format!(
-            "{done} of {count} steps are done; {failed} failed: {}; repeat the declaration to do \
-             the rest",
-            failure.detail()
-        );
-        let rejection = Rejection::new(failure.condition(), detail);
-        let entity = failure.entity().to_owned();
-        Err(BrokerError::new(rejection, failure.tracking_id(), &entity, failure.timestamp()))
+    pub fn declare<'a>(
+        &'a self,
+        declaration: &'a Declaration,
+    ) -> BoxFuture<'a, Result<Plan, BrokerError>> {
+        Box::pin(async move {
+            let planned = self.planned(declaration).await?;
+            let (plan, count) = (planned.plan.clone(), planned.plan.steps.len());
+            let PlanResult { done, rest, failure } =
+                self.carry_out_planned(planned, usize::MAX).await;
+            let Some(failure) = failure else { return Ok(plan) };
+            let failed = rest.steps.first().map_or_else(String::new, Step::to_string);
+            let detail = format!(
+                "{done} of {count} steps are done; {failed} failed: {}; repeat the declaration to do \
+                 the rest",
+                failure.detail()
+            );
+            let rejection = Rejection::new(failure.condition(), detail);
+            let entity = failure.entity().to_owned();
+            Err(BrokerError::new(rejection, failure.tracking_id(), &entity, failure.timestamp()))
+        })
     }
 
     async fn planned(&self, declaration: &Declaration) -> Result<PlanWithWork, BrokerError> {

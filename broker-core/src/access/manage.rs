@@ -3,6 +3,7 @@
 
 use super::list::EntityListing;
 use super::{Access, declare};
+use crate::call::BoxFuture;
 use crate::command::{Command, Outcome};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
@@ -34,11 +35,12 @@ impl Access {
     /// # Errors
     /// `Unauthorized`, before the entity is looked up (SEC-08); as for the method of
     /// [`Broker`](crate::Broker) for the operation.
-    pub async fn manage(&self, path: &str, request: Management) -> Result<Managed, BrokerError> {
-        // On the heap: the future that covers all requests is large, and callers would embed it in
-        // their own.
-        let judged = Box::pin(self.judge(path, request)).await?;
-        Box::pin(judged.carry_out()).await
+    pub fn manage<'a>(
+        &'a self,
+        path: &'a str,
+        request: Management,
+    ) -> BoxFuture<'a, Result<Managed, BrokerError>> {
+        Box::pin(async move { self.judge(path, request).await?.carry_out().await })
     }
 
     /// Refuses a request that its principal may not make, including destinations to forward to.

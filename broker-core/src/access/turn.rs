@@ -9,6 +9,7 @@ use super::manage::AllowedRequest;
 use super::{Access, declare};
 use crate::admission::{HeldTurn, Large, Turns};
 use crate::broker::Broker;
+use crate::call::BoxFuture;
 use crate::declaration::yielder::Yielder;
 use crate::declaration::{Declaration, Digest, PlanResult};
 use crate::error::BrokerError;
@@ -116,7 +117,11 @@ impl InTurn {
     ///
     /// # Errors
     /// The errors of [`Access::manage`]; `ServerBusy` if an entity stays busy for too long.
-    pub async fn carry_out(self) -> Result<(Managed, HeldTurn), BrokerError> {
+    pub fn carry_out(self) -> BoxFuture<'static, Result<(Managed, HeldTurn), BrokerError>> {
+        Box::pin(self.carried_out())
+    }
+
+    async fn carried_out(self) -> Result<(Managed, HeldTurn), BrokerError> {
         let Self { judged, mut turn } = self;
         let managed = match judged.request {
             // Its steps are carried out one by one, in the memory of the turn; only its plan has a
@@ -125,11 +130,9 @@ impl InTurn {
                 let access = &judged.access;
                 let steps_max = declare::step_count(steps_max);
                 let done = access.carry_out_in(&mut turn, &declaration, digest, steps_max);
-                Managed::CarriedOut(Box::new(Box::pin(done).await?))
+                Managed::CarriedOut(Box::new(done.await?))
             }
-            request => {
-                turn.make(Box::pin(AllowedRequest { request, ..judged }.carry_out())).await?
-            }
+            request => turn.make(AllowedRequest { request, ..judged }.carry_out()).await?,
         };
         Ok((managed, turn.permission))
     }
@@ -138,8 +141,8 @@ impl InTurn {
     ///
     /// # Errors
     /// The errors of [`InTurn::carry_out`]; `InternalError` if the request is not a list.
-    pub async fn page(&self, skip: usize, top: usize) -> Result<Managed, BrokerError> {
-        self.make(Box::pin(self.judged.page(skip, top))).await
+    pub fn page(&self, skip: usize, top: usize) -> BoxFuture<'_, Result<Managed, BrokerError>> {
+        Box::pin(self.make(self.judged.page(skip, top)))
     }
 
     /// Makes an answer of several pages in the time of this turn.

@@ -13,10 +13,10 @@
 mod deliveries;
 mod request;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use peeklock_core::activity::PendingWork;
+pub use peeklock_core::call::BoxFuture;
 use peeklock_core::command::ReceiveMode;
 pub use peeklock_core::description::Patch;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -28,8 +28,6 @@ use peeklock_core::transaction::{PartOutcome, Reach, TransactionId};
 pub use self::deliveries::{Arrival, Deliveries, Verdict};
 pub use self::request::{Answer, Request, Settlement};
 
-/// A future of a port.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The future answer to a request.
 pub type BoxAnswer<'a, T> = BoxFuture<'a, Result<T, BrokerError>>;
 
