@@ -28,6 +28,7 @@ mod purge;
 mod terminal;
 
 mod apply;
+mod audit;
 mod completions;
 mod connection_string;
 mod context;
@@ -103,7 +104,7 @@ context use` selects another broker. You can also put these options and --output
 
 ",
     exit_codes!(),
-    "\n  3    damaged data, found by `peeklock verify`"
+    "\n  3    damaged data, found by `peeklock verify` or `peeklock audit verify`"
 );
 
 const SERVE_HELP: &str = "\
@@ -251,6 +252,9 @@ enum Command {
     /// Show messages as an entity accepts them, without taking any
     #[command(after_help = tap::HELP)]
     Tap(tap::TapFlags),
+    /// List, export and verify the audit trail of actions of operators
+    #[command(subcommand, after_help = audit::HELP)]
+    Audit(audit::AuditCommand),
     /// Look at dead-lettered messages and send them again
     #[command(subcommand, after_help = dlq::HELP)]
     Dlq(dlq::DlqCommand),
@@ -473,6 +477,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Clients(flags)) => holders::clients(&flags),
         Some(Command::Search(flags)) => search::run(&flags),
         Some(Command::Tap(flags)) => tap::run(&flags),
+        Some(Command::Audit(command)) => audit::run(&command),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Session(command)) => session::run(&command),

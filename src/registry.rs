@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use peeklock::amqp::AmqpTransport;
+use peeklock::audit::{AuditConfig, AuditTrail, MemoryTrail, OpenError};
 use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::console::{self, Console};
-use peeklock::contract::{Authorizer, Ceiling, Forwarder, Transport};
+use peeklock::contract::{Auditor, Authorizer, Ceiling, Forwarder, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
@@ -85,6 +86,19 @@ fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
 
 fn memory(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, loaded.config.server.memory_bytes())))
+}
+
+/// Folder of the audit trail in the data directory.
+pub const AUDIT_FOLDER: &str = "audit";
+
+/// Opens the audit trail: in the data directory, or in memory for a broker without one.
+pub fn audit_trail(loaded: &Loaded) -> Result<Arc<dyn Auditor>, OpenError> {
+    let reads = loaded.config.console.audit_reads;
+    if loaded.config.server.ephemeral {
+        return Ok(Arc::new(MemoryTrail::new(MemoryTrail::BYTES_MAX, reads)));
+    }
+    let folder = Path::new(&loaded.config.server.data_dir).join(AUDIT_FOLDER);
+    Ok(Arc::new(AuditTrail::open(&folder, AuditConfig::default().with_reads(reads))?))
 }
 
 /// Authorizer for tokens of an identity provider, which falls back to the policies.

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use peeklock::audit::OpenError;
 use peeklock::contract::{RunningTransport, Transport, TransportError};
 use peeklock::error::BrokerError;
 use peeklock::http::{MetricsHook, Readiness};
@@ -58,6 +59,9 @@ pub enum ServeError {
     /// Telemetry cannot be sent to the configured collector.
     #[error("traces and metrics cannot be sent: {0}")]
     Otlp(#[from] OtlpError),
+    /// The audit trail could not be opened.
+    #[error(transparent)]
+    Audit(#[from] OpenError),
     /// Signals cannot be received.
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
@@ -475,6 +479,7 @@ pub async fn start_broker(
             break;
         }
     }
+    builder = builder.auditor(registry::audit_trail(loaded)?);
     if loaded.config.server.arbiters > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters);
     }

@@ -17,7 +17,7 @@ use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
 use crate::call::BoxFuture;
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{AllowAll, Authorizer, Forwarder, Tracer};
+use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, Tracer};
 use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
@@ -101,6 +101,7 @@ pub struct BrokerBuilder {
     arbiter_count: Option<usize>,
     forwarders: Vec<Arc<dyn Forwarder>>,
     tracer: Option<Arc<dyn Tracer>>,
+    auditor: Option<Arc<dyn Auditor>>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
 }
@@ -116,6 +117,7 @@ impl Default for BrokerBuilder {
             arbiter_count: None,
             forwarders: Vec::new(),
             tracer: None,
+            auditor: None,
             watch: WatchScope::Nothing,
             key: None,
         }
@@ -202,6 +204,14 @@ impl BrokerBuilder {
     #[must_use]
     pub fn tracer(mut self, tracer: Arc<dyn Tracer>) -> Self {
         self.tracer = Some(tracer);
+        self
+    }
+
+    /// Sets the auditor, which gets the actions of operators before they begin (CON-23). An action
+    /// whose entry it cannot write is refused. Without an auditor, nothing is recorded.
+    #[must_use]
+    pub fn auditor(mut self, auditor: Arc<dyn Auditor>) -> Self {
+        self.auditor = Some(auditor);
         self
     }
 
@@ -299,6 +309,8 @@ impl BrokerBuilder {
             searches: Searches::default(),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             refusals: Refusals::default(),
+            failed_sign_ins: Refusals::default(),
+            auditor: self.auditor,
             are_open: tokio::sync::watch::Sender::new(false),
             tracer: self.tracer,
             activity: Activity::new(self.watch),

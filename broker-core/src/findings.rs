@@ -19,6 +19,7 @@ use peeklock_model::inspect::{
 
 use crate::command::{Counts, MessageFacts, ReceiveMode};
 use crate::contract::action::Action;
+use crate::contract::auditor::{AuditPage, AuditQuery};
 use crate::description::{EntityKind, EntityStatus};
 use crate::ids::SequenceNumber;
 pub use crate::message::BodyKind;
@@ -71,6 +72,8 @@ pub enum Question {
     /// Searches messages, or counts them by a property, page by page (CON-05, CON-11). Without a
     /// path, the search names its entities. Answer: [`Found::Search`].
     Search(SearchStep),
+    /// Reads the audit trail of the namespace (CON-23). Answer: [`Found::Audit`].
+    Audit(AuditQuery),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -112,6 +115,8 @@ pub enum Found {
     Tap(TapPage),
     /// Messages that were found.
     Search(SearchPage),
+    /// Entries of the audit trail.
+    Audit(AuditPage),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -464,6 +469,7 @@ impl Question {
             | Self::Tap { .. }
             | Self::Search(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) => Action::Overview,
+            Self::Audit(_) => Action::ReadAudit,
         }
     }
 
@@ -480,7 +486,8 @@ impl Question {
             | Self::Sessions(_)
             | Self::SessionState { .. }
             | Self::Body { .. }
-            | Self::Tap { .. } => false,
+            | Self::Tap { .. }
+            | Self::Audit(_) => false,
         }
     }
 
@@ -499,7 +506,8 @@ impl Question {
             | Self::Sessions(_)
             | Self::Timeline(_)
             | Self::Entities(_)
-            | Self::Clients(_) => true,
+            | Self::Clients(_)
+            | Self::Audit(_) => true,
             Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } | Self::Search(_) => {
                 false
             }

@@ -67,6 +67,7 @@ pub mod telemetry;
 // Interfaces for transports, extension authors and embedding programs.
 pub mod access;
 pub mod activity;
+mod audited;
 pub mod broker;
 pub mod builder;
 pub mod call;
@@ -86,7 +87,7 @@ mod survey;
 mod taps;
 mod traced;
 
-pub use access::{Access, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap};
+pub use access::{Access, Audited, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap};
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use shared::Namespace;

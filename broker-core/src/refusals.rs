@@ -57,7 +57,7 @@ impl Refusals {
     }
 
     /// Returns the number of lines omitted before this one; none if this one must be omitted too.
-    fn admit(&self, cause: &'static str, now: Timestamp) -> Option<u64> {
+    pub(crate) fn admit(&self, cause: &'static str, now: Timestamp) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = all.len() < CAUSES_MAX || all.contains_key(cause);
         let lines = all.entry(if is_known { cause } else { Denial::OTHER }).or_insert(LineCount {

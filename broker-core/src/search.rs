@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use peeklock_model::inspect::HeadStates;
 use peeklock_words::search::{GroupBy, Groups, Matcher, SortedGroups, Where};
 
+use crate::audited::Audited;
 use crate::findings::Head;
 use crate::ids::SequenceNumber;
 use crate::path::{PathKey, SubQueue};
@@ -189,6 +190,8 @@ pub(crate) struct Scan {
     /// Time for which the search has worked.
     pub(crate) time: TimeSpan,
     pub(crate) groups: Groups,
+    /// Entry in the audit trail.
+    pub(crate) audited: Audited,
 }
 
 /// Entity or sub-queue that a search looks at.

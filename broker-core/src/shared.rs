@@ -13,7 +13,7 @@ use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::census::Census;
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::contract::{Authorizer, Tracer};
+use crate::contract::{Auditor, Authorizer, Tracer};
 use crate::description::Settings;
 use crate::edge::Edge;
 use crate::forwarders::Forwarders;
@@ -70,6 +70,10 @@ pub(crate) struct Shared {
     pub(crate) are_open: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
     pub(crate) refusals: Refusals,
+    /// Bounds the entries of failed sign-ins in the audit trail.
+    pub(crate) failed_sign_ins: Refusals,
+    /// Keeper of the audit trail, if there is one.
+    pub(crate) auditor: Option<Arc<dyn Auditor>>,
     /// Receiver of finished operations, if there is one.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
     pub(crate) activity: Activity,

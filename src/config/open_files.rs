@@ -7,8 +7,10 @@
 //! | pending sockets at ports for all protocols (AMQP and the gateway) | [`GatewayConfig::pending_socket_count_max`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and other files of the journal | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
+//! | files of the audit trail | [`AuditTrail::FILES`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
+use peeklock::audit::AuditTrail;
 use peeklock::core::admission::sockets;
 use peeklock::listen::GatewayConfig;
 use peeklock::store::JournalConfig;
@@ -149,6 +151,7 @@ impl Config {
             true => 0,
             false => JournalConfig::FILES_BESIDE_SEGMENTS as u64,
         };
+        let audit = if self.server.ephemeral { 0 } else { AuditTrail::FILES as u64 };
         let senders = if self.otlp.endpoint.is_empty() { 0 } else { SENDERS };
         let readers = u64::from(self.jwt.is_used());
         [
@@ -157,6 +160,7 @@ impl Config {
             rounded,
             runtimes.saturating_mul(RUNTIME_FILES),
             journal,
+            audit,
             (senders + readers) * CLIENT_FILES,
         ]
         .into_iter()

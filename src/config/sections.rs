@@ -410,6 +410,10 @@ own_section! {
         ///
         /// A subscription also protects its topic. For example ["orders", "news/Subscriptions/audit"]
         protect: Vec<String> = Vec::new(), Text("paths");
+        /// Records in the audit trail also opened bodies and session states
+        ///
+        /// It always records the other actions of operators
+        audit_reads: bool = false, Text("");
     }
 }
 

@@ -2,6 +2,7 @@
 //! tests run the built program.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod audit;
 mod configuration;
 mod issuer;
 mod reference;

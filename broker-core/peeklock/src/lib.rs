@@ -187,8 +187,9 @@
 //! - `tls` secures connections, with certificates from files or of a development authority.
 //! - `auth_sas` accepts tokens signed with a key of a policy ([`policies`]); `auth_jwt` accepts tokens of an identity
 //!   provider.
+//! - `audit` keeps the trail of actions of operators.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` forward messages to other systems.
-//! - [`contract`] has the traits for transports, forwarders and authorizers, [`store`] the trait for stores.
+//! - [`contract`] has the traits for transports, forwarders, authorizers and auditors, [`store`] the trait for stores.
 //! - [`message`], [`time`], [`path`], [`ids`], [`limits`], [`error`], [`condition`] and [`command`] have the types of
 //!   requests and answers. [`core`] has everything below, for tools and transports.
 //!
@@ -198,7 +199,7 @@
 //! # Features
 //!
 //! By default there are no features: the crate is the broker with its in-process clients. `amqp`, `http`, `websocket`,
-//! `websocket-client`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`, `console`,
+//! `websocket-client`, `audit`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`, `console`,
 //! `metrics-prometheus` and `otlp` add the modules of these names. `full` enables all of these. `otlp-client` connects
 //! the traces of your program to those of the broker. `testing` adds the kit for tests of handlers and of stores.
 
@@ -274,6 +275,10 @@ pub use peeklock_websocket as websocket;
 #[cfg(any(feature = "amqp", feature = "http", feature = "websocket"))]
 #[doc(inline)]
 pub use peeklock_listen as listen;
+
+#[cfg(feature = "audit")]
+#[doc(inline)]
+pub use peeklock_audit as audit;
 
 #[cfg(feature = "auth-jwt")]
 #[doc(inline)]

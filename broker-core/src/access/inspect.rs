@@ -14,6 +14,7 @@ use peeklock_model::inspect::{
 };
 
 use super::Access;
+use crate::audited::end_of;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, MessageReadError, Outcome, ReceivedMessage};
 use crate::content_ref::ContentRef;
@@ -75,6 +76,7 @@ impl Access {
             Question::Clients(query) => Found::Clients(self.client_page(&query, readable).await),
             Question::Tap { tap } => Found::Tap(self.tap_page(path, tap).await?),
             Question::Search(step) => Found::Search(self.search_page(path, step, readable).await?),
+            Question::Audit(query) => Found::Audit(self.audit_page(query).await?),
         };
         Ok(Findings { at: self.broker.now(), found })
     }
@@ -97,7 +99,21 @@ impl Access {
             count_max: 1,
         });
         let entity = self.entity(path, Action::Inspect).await?;
-        let Excerpt::Heads { heads, .. } = self.excerpt(&entity, inquiry).await? else {
+        let audited =
+            self.audit_question(path, &Question::Body { sequence, from: 0, length: 0 }).await?;
+        let body = self.read_body(path, &entity, sequence, inquiry).await;
+        audited.end_with(end_of(&body)).await;
+        body
+    }
+
+    async fn read_body(
+        &self,
+        path: &str,
+        entity: &Entity,
+        sequence: SequenceNumber,
+        inquiry: Inquiry,
+    ) -> Result<BodyReader, BrokerError> {
+        let Excerpt::Heads { heads, .. } = self.excerpt(entity, inquiry).await? else {
             return Err(self.broker.refuse(unexpected(), path));
         };
         let head = heads.into_iter().find(|head| head.message.facts.sequence == sequence);
@@ -117,8 +133,21 @@ impl Access {
         session: &str,
     ) -> Result<Option<BodyReader>, BrokerError> {
         let entity = self.entity(path, Action::Inspect).await?;
+        let question = Question::SessionState { session: session.into(), from: 0, length: 0 };
+        let audited = self.audit_question(path, &question).await?;
+        let state = self.read_session_state(path, &entity, session).await;
+        audited.end_with(end_of(&state)).await;
+        state
+    }
+
+    async fn read_session_state(
+        &self,
+        path: &str,
+        entity: &Entity,
+        session: &str,
+    ) -> Result<Option<BodyReader>, BrokerError> {
         let inquiry = Inquiry::SessionState { session: session.into() };
-        let Excerpt::SessionState(state) = self.excerpt(&entity, inquiry).await? else {
+        let Excerpt::SessionState(state) = self.excerpt(entity, inquiry).await? else {
             return Err(self.broker.refuse(unexpected(), path));
         };
         let Some(state) = state else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process
 //! make their requests here. The methods of [`Broker`](crate::Broker) describe the operations.
 
+use super::audit::end_of_management;
 use super::list::EntityListing;
 use super::{Access, declare};
 use crate::call::BoxFuture;
@@ -93,6 +94,10 @@ impl Access {
                 }
                 String::new()
             }
+            // The trail has entries of every entity.
+            Management::Inspect(question) if matches!(**question, Question::Audit(_)) => {
+                self.allow(request.action(), "").await?
+            }
             // A client may have links to any entity.
             Management::CloseClient(_) => self.allow(request.action(), "").await?,
             Management::Namespace
@@ -144,8 +149,16 @@ impl Access {
 }
 
 impl AllowedRequest {
-    /// Carries the request out.
+    /// Carries the request out, with entries in the audit trail.
     pub(super) async fn carry_out(self) -> Result<Managed, BrokerError> {
+        let mut audited = self.access.audit_management(&self.path, &self.request).await?;
+        let outcome = Box::pin(self.carry_out_unaudited()).await;
+        let end = end_of_management(&mut audited, &outcome);
+        audited.end_with(end).await;
+        outcome
+    }
+
+    async fn carry_out_unaudited(self) -> Result<Managed, BrokerError> {
         let (access, broker, path) = (&self.access, &self.access.broker, &*self.path);
         Ok(match self.request {
             Management::Namespace => Managed::Namespace(Box::new(broker.namespace().clone())),

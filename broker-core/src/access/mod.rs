@@ -21,6 +21,7 @@
 //! An access from [`Broker::full_access`], and the handles of a [`Broker`], check nothing: they are
 //! for the program that embeds the broker (SEC-17).
 
+mod audit;
 mod declare;
 mod inspect;
 mod list;
@@ -42,12 +43,14 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+pub use self::audit::message_count;
 pub use self::policies::ContainerKeys;
 use self::remembered::GrantCache;
 pub use self::search::Search;
 pub use self::sign_in::{ConsoleToken, Standing};
 pub use self::tap::Tap;
 pub use self::turn::InTurn;
+pub use crate::audited::Audited;
 use crate::broker::{Broker, Entity};
 use crate::condition::Condition;
 use crate::contract::action::{Action, Actions};

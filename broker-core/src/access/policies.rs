@@ -5,6 +5,7 @@ use std::fmt;
 use super::Access;
 use crate::broker::Broker;
 use crate::contract::action::Action;
+use crate::contract::auditor::{AuditResult, AuditedAction};
 use crate::error::BrokerError;
 use crate::policies::{PolicyKeys, PolicyUpdate};
 
@@ -39,10 +40,20 @@ impl ContainerKeys {
 impl Access {
     /// Returns the keys in a container if the principal may read them all: the right on the
     /// namespace covers its entities (SEC-12). Otherwise returns none, without a refusal.
-    pub async fn keys_in(&self, container: &str) -> Option<ContainerKeys> {
+    ///
+    /// # Errors
+    /// `ServerBusy` if there are policies and the entry of the audit trail cannot be written.
+    pub async fn keys_in(&self, container: &str) -> Result<Option<ContainerKeys>, BrokerError> {
         let container = super::canonical(container);
-        let asked = self.check_action(Action::ReadKeys, &container).await;
-        asked.is_ok().then(|| ContainerKeys { broker: self.broker.clone(), container })
+        if self.check_action(Action::ReadKeys, &container).await.is_err() {
+            return Ok(None);
+        }
+        if self.broker.shared.policies.are_in(&container) {
+            let request = "policies with the description";
+            let audited = self.begin_audit(AuditedAction::ReadKeys, &container, request).await?;
+            audited.end(AuditResult::Done, None).await;
+        }
+        Ok(Some(ContainerKeys { broker: self.broker.clone(), container }))
     }
 
     /// Refuses policies that

@@ -14,13 +14,15 @@ use peeklock_words::search::{
 
 use super::Access;
 use super::inspect::Holders;
+use crate::audited::end_of;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, MessageReadError, Outcome, ReceivedMessage};
 use crate::condition::Condition;
 use crate::contract::action::Action;
+use crate::contract::auditor::AuditResult;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
-use crate::findings::{BODY_START_BYTES, Head, HeadContent, Holder};
+use crate::findings::{BODY_START_BYTES, Head, HeadContent, Holder, Question};
 use crate::ids::SequenceNumber;
 use crate::limits::Limits;
 use crate::path::{EntityAddress, PathKey, SubQueue};
@@ -153,6 +155,12 @@ impl Access {
         }
         // From here on, dropping the search frees its place.
         let mut search = Search { access: self.clone(), id, scan: None };
+        let question = Question::Search(SearchStep::Begin(Box::new(query.clone())));
+        let resource = match &*query.paths {
+            [path] => path,
+            _ => "",
+        };
+        let audited = self.audit_question(resource, &question).await?;
         let mut targets = match query.paths.is_empty() {
             true => self.readable_targets(&query, readable).await,
             false => self.named_targets(&query).await?,
@@ -167,7 +175,7 @@ impl Access {
         let position = query.after.clone();
         let progress = SearchProgress { rest, position, ..SearchProgress::default() };
         let (targets, time, groups) = (targets.into(), TimeSpan::ZERO, Groups::default());
-        let scan = Scan { query, matcher, targets, later, progress, time, groups };
+        let scan = Scan { query, matcher, targets, later, progress, time, groups, audited };
         search.scan = Some(Box::new(scan));
         Ok(search)
     }
@@ -266,15 +274,21 @@ impl Search {
         };
         let slice = Slice::begin(&access, scan.time);
         let mut worker = Worker { access: &access, scan, slice, hits: Vec::new(), hit_bytes: 0 };
-        let work = Box::pin(worker.work()).await?;
+        let work = Box::pin(worker.work()).await;
         let Worker { slice, hits, .. } = worker;
         scan.time = slice.time();
+        if work.is_err() {
+            std::mem::take(&mut scan.audited).end_with(end_of(&work)).await;
+        }
+        let work = work?;
         let progress = scan.progress.clone();
         let end = match work {
             Work::Paused => None,
             Work::Ended(bound) => {
                 let is_grouped = matches!(scan.query.output, SearchOutput::Groups(_));
                 let groups = is_grouped.then(|| std::mem::take(&mut scan.groups).into_sorted());
+                let audited = std::mem::take(&mut scan.audited);
+                audited.end(AuditResult::Done, Some(progress.hits)).await;
                 self.close();
                 Some(SearchEnd { bound, groups })
             }

@@ -7,13 +7,16 @@
 //! the key.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Access, canonical};
+use crate::audited::end_of;
 use crate::contract::action::Action;
+use crate::contract::auditor::{AuditResult, AuditedAction, AuditedClient};
 use crate::contract::authorizer::Principal;
 use crate::contract::rights::{self, Ceiling};
 use crate::error::{BrokerError, Denial, Rejection};
@@ -110,16 +113,45 @@ impl Access {
         path: &str,
         role: Option<Ceiling>,
     ) -> Result<ConsoleToken, BrokerError> {
-        let resource = canonical(path);
-        let exchanged = self.exchange_credentials(&resource, role).await;
-        exchanged.map_err(|rejection| self.broker.refuse(rejection, &resource))
+        let resource = &*canonical(path);
+        let judged = match self.judge_sign_in(resource, role).await {
+            Ok(judged) => judged,
+            Err(rejection) => {
+                let error = self.broker.refuse(rejection, resource);
+                self.audit_failed_sign_in(resource, &error).await;
+                return Err(error);
+            }
+        };
+        let client = AuditedClient {
+            policy: judged.policy.clone(),
+            role: Some(judged.role),
+            ..self.audited_client(resource)
+        };
+        let audited = self.begin_audit_of(client, AuditedAction::SignIn, resource, "").await?;
+        let added = self.add_token(judged);
+        let added = added.map_err(|rejection| self.broker.refuse(rejection, resource));
+        audited.end_with(end_of(&added)).await;
+        added
     }
 
-    async fn exchange_credentials(
+    /// Refuses a sign-in with invalid credentials, before its request is read.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub async fn allow_sign_in(&self) -> Result<(), BrokerError> {
+        let allowed = self.require_valid_credentials().await;
+        if let Err(error) = &allowed {
+            self.audit_failed_sign_in("", error).await;
+        }
+        allowed
+    }
+
+    /// Decides role and end of a token for the credentials of the principal.
+    async fn judge_sign_in(
         &self,
         resource: &str,
         role: Option<Ceiling>,
-    ) -> Result<ConsoleToken, Rejection> {
+    ) -> Result<JudgedSignIn, Rejection> {
         let needs_token = || {
             let detail =
                 "sign-in exchanges a signed token; present one in the Authorization header";
@@ -151,25 +183,46 @@ impl Access {
         }
         let ends_at = now.plus(LIFETIME);
         let ends_at = entitlement.end().map_or(ends_at, |end| end.min(ends_at));
+        Ok(JudgedSignIn { credentials, policy, role, now, ends_at, peer: principal.peer })
+    }
+
+    fn add_token(&self, judged: JudgedSignIn) -> Result<ConsoleToken, Rejection> {
+        let JudgedSignIn { credentials, policy, role, now, ends_at, peer } = judged;
         let text = random_text()?;
         let added = SignIn::new(&text, credentials, policy.clone(), role, (now, ends_at));
-        if !shared.sign_ins.add(added, now) {
+        if !self.broker.shared.sign_ins.add(added, now) {
             let detail =
                 format!("all {CONSOLE_TOKEN_COUNT_MAX} console tokens are in use; try again later");
             return Err(Rejection::server_busy(detail));
         }
-        let peer = principal.peer.map(tracing::field::display);
+        let peer = peer.map(tracing::field::display);
         tracing::info!(policy = policy.as_deref(), role = role.name(), peer, "signed in");
         Ok(ConsoleToken { token: format!("{SCHEME} {text}").into(), role, policy, ends_at })
     }
 
     /// Ends the console token of the principal. Without one, nothing happens.
-    pub fn sign_out(&self) {
-        let Some(check) = &self.check else { return };
+    ///
+    /// # Errors
+    /// `ServerBusy` if the entry of the audit trail cannot be written.
+    pub async fn sign_out(&self) -> Result<(), BrokerError> {
+        let Some(check) = &self.check else { return Ok(()) };
         if let PresentedToken::Known(used) = &check.console_token {
+            let audited = self.begin_audit(AuditedAction::SignOut, "", "").await?;
             self.broker.shared.sign_ins.end(used);
+            audited.end(AuditResult::Done, None).await;
         }
+        Ok(())
     }
+}
+
+/// A sign-in that is allowed.
+struct JudgedSignIn {
+    credentials: Arc<str>,
+    policy: Option<Arc<str>>,
+    role: Ceiling,
+    now: Timestamp,
+    ends_at: Timestamp,
+    peer: Option<SocketAddr>,
 }
 
 /// Returns the text of a console token; none for another token.

@@ -5,8 +5,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use super::audit::end_of_management;
 use super::manage::AllowedRequest;
-use super::{Access, declare};
+use super::{Access, Audited, declare};
 use crate::admission::{HeldTurn, Large, Turns};
 use crate::broker::Broker;
 use crate::call::BoxFuture;
@@ -123,6 +124,13 @@ impl InTurn {
 
     async fn carried_out(self) -> Result<(Managed, HeldTurn), BrokerError> {
         let Self { judged, mut turn } = self;
+        let mut audited = match &judged.request {
+            request @ Management::CarryOut { .. } => {
+                judged.access.audit_management(&judged.path, request).await?
+            }
+            // `AllowedRequest::carry_out` does it.
+            _ => Audited::default(),
+        };
         let managed = match judged.request {
             // Its steps are carried out one by one, in the memory of the turn; only its plan has a
             // time limit.
@@ -130,7 +138,10 @@ impl InTurn {
                 let access = &judged.access;
                 let steps_max = declare::step_count(steps_max);
                 let done = access.carry_out_in(&mut turn, &declaration, digest, steps_max);
-                Managed::CarriedOut(Box::new(done.await?))
+                let done = done.await.map(|done| Managed::CarriedOut(Box::new(done)));
+                let end = end_of_management(&mut audited, &done);
+                audited.end_with(end).await;
+                done?
             }
             request => turn.make(AllowedRequest { request, ..judged }.carry_out()).await?,
         };

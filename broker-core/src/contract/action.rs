@@ -75,6 +75,8 @@ pub enum Action {
     ChangePolicies,
     /// Closes connections of other clients (CON-24).
     CloseClients,
+    /// Reads the audit trail (CON-23).
+    ReadAudit,
     /// Reads the metrics, which contain names of entities.
     ReadMetrics,
     /// Ends something that the principal began: a link, its credit, a waiting call.
@@ -137,6 +139,7 @@ impl Action {
         Self::ReadKeys,
         Self::ChangePolicies,
         Self::CloseClients,
+        Self::ReadAudit,
         Self::ReadMetrics,
         Self::End,
         Self::Commit,
@@ -181,7 +184,8 @@ impl Action {
             | Self::ReadPolicies
             | Self::ReadKeys
             | Self::ChangePolicies
-            | Self::CloseClients => Requirement::OneOf(MANAGE, Admin),
+            | Self::CloseClients
+            | Self::ReadAudit => Requirement::OneOf(MANAGE, Admin),
             Self::End | Self::Commit => Requirement::Nothing,
             Self::Internal => Requirement::BrokerItself,
         }

@@ -1,8 +1,9 @@
 //! Contracts that extension authors implement: authorizers ([`authorizer`], [`rights`], [`epoch`],
-//! [`failures`]), forwarders ([`forwarder`]), transports ([`transport`], [`port`], [`browser`]) and
-//! tracers ([`tracer`]). [`action`] is the table of the right that each operation needs.
+//! [`failures`]), forwarders ([`forwarder`]), transports ([`transport`], [`port`], [`browser`]),
+//! auditors ([`auditor`]) and tracers ([`tracer`]). [`action`] is the table of the right that each operation needs.
 
 pub mod action;
+pub mod auditor;
 pub mod authorizer;
 pub mod browser;
 pub mod epoch;
@@ -14,6 +15,11 @@ pub mod tracer;
 pub mod transport;
 
 pub use action::{Action, Requirement};
+pub use auditor::{
+    AUDIT_CHANGES_MAX, AUDIT_PAGE_MAX, AUDIT_TEXT_BYTES_MAX, AuditEntry, AuditError, AuditPage,
+    AuditQuery, AuditResult, AuditStage, AuditedAction, AuditedChange, AuditedClient, Auditor,
+    Recorded,
+};
 pub use authorizer::{
     AllowAll, Authorizer, PresentedKey, Principal, RequestAddress, TOKEN_BYTES_MAX, TlsIdentity,
     bearer_token,

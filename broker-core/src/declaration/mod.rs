@@ -26,6 +26,7 @@ pub(crate) mod yielder;
 
 pub use judge::{DeclarationError, ENTITY_COUNT_MAX, RULE_COUNT_MAX};
 pub use plan::{Change, Digest, Plan, Step, StepKind};
+pub(crate) use property_text::{changes, named, rule_text};
 
 use crate::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::BrokerError;

@@ -9,7 +9,7 @@ use crate::rule::{CorrelationFilter, Filter, RuleDescription, SqlText};
 use crate::time::TimeSpan;
 
 /// Returns the properties that differ between two descriptions of a kind, in field order.
-pub(super) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
+pub(crate) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
     let text = |text: Option<&str>| text.map(Box::from);
     let extensions = ("extensions", text(before.extensions()), text(after.extensions()));
     let fields = D::FIELDS
@@ -18,6 +18,14 @@ pub(super) fn changes<D: Description>(before: &D, after: &D) -> Vec<Change> {
         .chain([extensions])
         .filter(|(_, before, after)| before != after);
     fields.map(|(name, before, after)| change(name, before, after)).collect()
+}
+
+/// Returns the properties that an update names, in field order; a value of none removes one.
+pub(crate) fn named<D: Description>(
+    update: &D::Update,
+) -> impl Iterator<Item = (&'static str, Option<Box<str>>)> {
+    let named = D::FIELDS.iter().map(|field| (field.name, field.named(update)));
+    named.filter_map(|(name, value)| Some((name, value_text(value?))))
 }
 
 pub(super) fn change(
@@ -52,7 +60,7 @@ fn retry(policy: Option<RetryPolicy>) -> Option<Box<str>> {
 
 /// Describes filter and action of a rule. Two rules with the same text differ at most in their
 /// names.
-pub(super) fn rule_text(rule: &RuleDescription) -> Box<str> {
+pub(crate) fn rule_text(rule: &RuleDescription) -> Box<str> {
     let mut text = match &rule.filter {
         Filter::True => "true".to_owned(),
         Filter::False => "false".to_owned(),

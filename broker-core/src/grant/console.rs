@@ -77,6 +77,14 @@ impl SignIn {
         }
     }
 
+    pub(crate) fn policy(&self) -> Option<Arc<str>> {
+        self.policy.clone()
+    }
+
+    pub(crate) const fn role(&self) -> Ceiling {
+        self.role
+    }
+
     fn end(&self) -> Timestamp {
         let used_at = Timestamp::from_ticks(self.used_at.load(Ordering::Relaxed));
         self.ends_at.min(used_at.plus(UNUSED_MAX))

@@ -204,6 +204,15 @@ impl Policies {
         held.by_owner.get(owner).map_or_else(|| Arc::from([]), Arc::clone)
     }
 
+    /// Whether an entity has policies; with an empty path, whether any entity has some.
+    pub(crate) fn are_in(&self, container: &str) -> bool {
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        match container {
+            "" => held.by_owner.keys().any(|owner| *owner != namespace_key()),
+            path => held.by_owner.contains_key(&PathKey::fold(path)),
+        }
+    }
+
     /// Whether clients without a token are refused because keys have been used (SEC-17).
     #[must_use]
     pub fn ended_anonymous_access(&self) -> bool {

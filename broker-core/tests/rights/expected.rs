@@ -26,9 +26,8 @@ pub fn expected(action: Action) -> Option<(&'static [Right], Ceiling)> {
         }
         Action::ChangeRules | Action::Forward => (&[Manage], Admin),
         Action::ReadPolicies | Action::ReadKeys | Action::ChangePolicies => (&[Manage], Admin),
-        Action::DeleteUnlocked | Action::DeleteDeferred | Action::CloseClients => {
-            (&[Manage], Admin)
-        }
+        Action::DeleteUnlocked | Action::DeleteDeferred => (&[Manage], Admin),
+        Action::CloseClients | Action::ReadAudit => (&[Manage], Admin),
         Action::Operate => (&[Listen, Send], Operator),
         Action::End | Action::Commit => (&[], Viewer),
         Action::Internal => return None,

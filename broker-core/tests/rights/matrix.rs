@@ -3,7 +3,9 @@
 use peeklock_core::Access;
 use peeklock_core::command::{Command, OperatorCommand, SessionFilter};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Action, Ceiling, Grant, Principal, Requirement, Right, Rights};
+use peeklock_core::contract::{
+    Action, AuditQuery, Ceiling, Grant, Principal, Requirement, Right, Rights,
+};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{
     Cleared, EntityKind, Jitter, Patch, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate,
@@ -217,6 +219,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
             }),
         ),
         (Action::CloseClients, String::new(), Management::CloseClient(ClientId(u64::MAX))),
+        (Action::ReadAudit, String::new(), inspect(Question::Audit(AuditQuery::default()))),
         (Action::ReadPolicies, at(), Management::Policies),
         (Action::ReadPolicies, at(), Management::Policy("p".into())),
         (Action::ChangePolicies, at(), Management::CreatePolicy("p".into(), all.clone())),

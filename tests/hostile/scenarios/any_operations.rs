@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(9) {
+            let question = match values.below(10) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -134,6 +134,7 @@ fn body(name: &str, values: &mut Values) -> Json {
                     let text = values.text(20);
                     json!({ "search": { "begin": { "where": text, "groupBy": "subject" } } })
                 }
+                8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
             };
             json!({ "path": values.queue(), "question": question })

@@ -137,9 +137,14 @@ impl Refusal {
 
     /// Whether it has this condition.
     pub(crate) fn is(&self, condition: Condition) -> bool {
+        self.condition() == condition
+    }
+
+    /// Its condition.
+    pub(crate) const fn condition(&self) -> Condition {
         match &self.cause {
-            Cause::Broker(error) => error.condition() == condition,
-            Cause::Own(rejection) => rejection.condition() == condition,
+            Cause::Broker(error) => error.condition(),
+            Cause::Own(rejection) => rejection.condition(),
         }
     }
 

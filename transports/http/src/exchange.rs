@@ -211,6 +211,11 @@ pub(crate) fn check_origin(site: &Site, request: &HttpRequest) -> Result<(), Ref
     })
 }
 
+/// Whether a page of this origin makes the request.
+pub(crate) fn is_page(request: &HttpRequest) -> bool {
+    request.headers().contains_key(PAGE_HEADER)
+}
+
 /// Header of every request with which a page of this origin writes to the JSON API. A form or link
 /// cannot send it, and a script of another origin only with its permission.
 const PAGE_HEADER: &str = "peeklock-page";

@@ -101,6 +101,10 @@ pub(crate) enum ApiRoute {
     Clients,
     /// `/clients/{client}`
     Client { client: String },
+    /// `/audit`
+    Audit,
+    /// `/audit/export`
+    AuditExport,
     /// `/watch`
     Watch,
     /// `/search`
@@ -206,6 +210,8 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["entities"] => ApiRoute::Entities,
         ["clients"] => ApiRoute::Clients,
         ["clients", client] => ApiRoute::Client { client: client.to_owned() },
+        ["audit"] => ApiRoute::Audit,
+        ["audit", "export"] => ApiRoute::AuditExport,
         ["watch"] => ApiRoute::Watch,
         ["search"] => ApiRoute::Search,
         ["sign-in"] => ApiRoute::SignIn,

@@ -312,6 +312,8 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Entities
                 | ApiRoute::Clients
                 | ApiRoute::Client { .. }
+                | ApiRoute::Audit
+                | ApiRoute::AuditExport
                 | ApiRoute::Watch
                 | ApiRoute::Search
                 | ApiRoute::SignIn

@@ -4,6 +4,7 @@
 //! Read `question` first, then `message` (heads, bodies, timelines), `lock` (locks and sessions) and
 //! `list` (entities and clients), `clause` and `search`.
 
+mod audit;
 mod clause;
 mod list;
 mod lock;
@@ -13,6 +14,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub use self::audit::{AuditPageView, AuditQueryForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
@@ -66,6 +68,8 @@ pub enum FindingsView {
     Tap(TapPageView),
     /// Messages that were found.
     Search(SearchPageView),
+    /// Entries of the audit trail.
+    Audit(AuditPageView),
 }
 
 impl From<Findings> for FindingsView {
@@ -84,6 +88,7 @@ impl From<Findings> for FindingsView {
             Found::Clients(page) => Self::Clients(ClientPageView::new(page, at)),
             Found::Tap(page) => Self::Tap(TapPageView::new(page, at)),
             Found::Search(page) => Self::Search(SearchPageView::new(page, at)),
+            Found::Audit(page) => Self::Audit(AuditPageView::new(page, at)),
         }
     }
 }
@@ -104,6 +109,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Clients(view) => (view.at(), Found::Clients(view.page()?)),
             FindingsView::Tap(view) => (view.at(), Found::Tap(view.page()?)),
             FindingsView::Search(view) => (view.at(), Found::Search(view.page()?)),
+            FindingsView::Audit(view) => (view.at(), Found::Audit(view.page()?)),
         };
         Ok(Self { at, found })
     }
@@ -295,6 +301,7 @@ enum Paged {
     Entities,
     Clients,
     Search,
+    Audit,
 }
 
 /// Maximum length of the text of a position. The longest name in one is the path of an entity.

@@ -29,14 +29,15 @@ pub use entity::{
     TopicProperties, TopicView, View,
 };
 pub use inspect::{
-    BodyForm, BodyKindName, BodyPartView, ClauseFieldName, ClauseForm, ClauseTestName,
-    ClientPageView, ClientQueryForm, ConditionName, EntityKindName, EntityPageView,
-    EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView, HeadQueryForm,
-    HeadSortName, HeadStateName, HeadView, HitView, JsonName, LinkRoleName, LockPageView,
-    LockQueryForm, LockSortName, MatchView, QuestionForm, ReceiveModeName, SampleView,
-    SearchBoundName, SearchEndView, SearchForm, SearchPageView, SearchProgressView, SearchStepForm,
-    SessionPageView, SessionQueryForm, SessionSortName, SessionStateForm, SessionStateView,
-    SubQueueName, TapForm, TapPageView, TimelineName, TimelineQueryForm, TimelineView, WhereForm,
+    AuditPageView, AuditQueryForm, BodyForm, BodyKindName, BodyPartView, ClauseFieldName,
+    ClauseForm, ClauseTestName, ClientPageView, ClientQueryForm, ConditionName, EntityKindName,
+    EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView,
+    HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JsonName, LinkRoleName,
+    LockPageView, LockQueryForm, LockSortName, MatchView, QuestionForm, ReceiveModeName,
+    SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView, SearchProgressView,
+    SearchStepForm, SessionPageView, SessionQueryForm, SessionSortName, SessionStateForm,
+    SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName, TimelineQueryForm,
+    TimelineView, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

@@ -54,6 +54,14 @@ export class Inspection {
     return this.#ask("clients", "", query);
   }
 
+  /**
+   * Reads a page of the audit trail, newest first. `lines` are its lines as text, over which their hashes are made; parse
+   * each as JSON (CON-23). Needs the right Manage of the namespace.
+   */
+  audit({ since, until, ...query } = {}) {
+    return this.#ask("audit", "", { ...query, since: since && instant(since), until: until && instant(until) });
+  }
+
   /** Opens a tap on the messages that an entity accepts from now on; resolves when it is open (CON-34). */
   async tap(path) {
     const read = (tap) => this.#ask("tap", path, { tap });

@@ -1020,6 +1020,11 @@ export interface ContentPart {
   readonly bytes: Uint8Array;
 }
 
+export interface AuditPage extends InspectionPage {
+  /** Lines of the audit trail. Each is a JSON object as text, over which the hash in the next line is made. */
+  readonly lines: string[];
+}
+
 /** Reads messages in any state, locks, sessions and clients. Nothing changes; the right Listen is enough. */
 export class Inspection {
   private constructor();
@@ -1084,6 +1089,18 @@ export class Inspection {
   ): Promise<EntityPage>;
   /** Lists clients with their links to entities that you may read. `name` is a part of the name. */
   clients(options?: PageOptions & { transport?: string; path?: string; name?: string }): Promise<ClientPage>;
+  /** Reads actions of operators, newest first unless `ascending` is set. Needs the right Manage of the namespace. */
+  audit(
+    options?: PageOptions & {
+      since?: Date | string;
+      until?: Date | string;
+      policy?: string;
+      operation?: string;
+      resource?: string;
+      result?: string;
+      ascending?: boolean;
+    },
+  ): Promise<AuditPage>;
   /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
   tap(path: string): Promise<Tap>;
   /**

@@ -152,6 +152,7 @@ fn carried(action: Action) -> Carried {
         | Action::ChangePolicies
         | Action::Operate
         | Action::CloseClients
+        | Action::ReadAudit
         | Action::Plan
         | Action::ReadMetrics
         | Action::Internal => Carried::Not,

@@ -7,7 +7,7 @@ use peeklock_client::{
     Client, ConsumerOptions, Delivery, Received, Receiver, Refusal, Sender, SessionReceiver,
 };
 use peeklock_core::command::{ReceiveMode, SessionFilter};
-use peeklock_core::contract::{Right, Rights};
+use peeklock_core::contract::{AuditQuery, Right, Rights};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
@@ -213,6 +213,10 @@ impl Hands {
             "break session" => admin.break_session(sessions, "none", true).await.map(drop)?,
             "set state of session" => admin.set_session_state(sessions, "none", None).await?,
             "close client" => admin.close_client(ClientId(u64::MAX)).await?,
+            "read audit" => {
+                let question = Question::Audit(AuditQuery::default());
+                admin.inspect("", question).await.map(drop)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)

@@ -109,6 +109,7 @@ const ELSEWHERE: &[Operation] = &[
     ("plan", &[("orders", &[Manage])]),
     ("carry out", &[("orders", &[Manage])]),
     ("close client", &[("", &[Manage])]),
+    ("read audit", &[("", &[Manage])]),
 ];
 
 /// Returns the operations to test at a place; all operations at the queue.
@@ -173,6 +174,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::DeleteDeferred => &["delete deferred"],
         Action::Operate => &["break locks", "break session", "set state of session"],
         Action::CloseClients => &["close client"],
+        Action::ReadAudit => &["read audit"],
         Action::Create => &[
             "create queue",
             "create another queue",

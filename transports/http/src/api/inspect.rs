@@ -267,7 +267,7 @@ fn name<N: JsonName>(exchange: &Exchange, parameter: &str) -> Result<Option<N>, 
 }
 
 /// Returns a flag from the query, false by default.
-fn flag(exchange: &Exchange, name: &str) -> Result<bool, Refusal> {
+pub(super) fn flag(exchange: &Exchange, name: &str) -> Result<bool, Refusal> {
     match parameter(exchange.query(), &name.to_ascii_lowercase()).as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),

@@ -190,6 +190,7 @@ async fn respond(
             FindingsView::Timeline(timeline) => large(exchange, room, &timeline).await?,
             FindingsView::Entities(page) => large(exchange, room, &page).await?,
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
+            FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)
             | FindingsView::Tap(_)

@@ -10,6 +10,7 @@
 //! `lock` have the operations on messages and locks, and `operate` has operations on locks, sessions
 //! and clients of others.
 
+mod audit;
 mod content;
 mod inspect;
 mod lock;
@@ -69,6 +70,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Locks { .. }
         | ApiRoute::Timeline { .. }
         | ApiRoute::Entities
+        | ApiRoute::Audit
         | ApiRoute::Clients => "GET, HEAD, OPTIONS",
         ApiRoute::Queue { .. } => queues::METHODS,
         ApiRoute::Topic { .. } => topics::METHODS,
@@ -76,7 +78,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Rule { .. } => rules::METHODS,
         ApiRoute::Policy { .. } => policies::METHODS,
         ApiRoute::SignIn => sign_in::METHODS,
-        ApiRoute::Download { .. } => "GET, OPTIONS",
+        ApiRoute::AuditExport | ApiRoute::Download { .. } => "GET, OPTIONS",
         ApiRoute::Declaration
         | ApiRoute::Downloads
         | ApiRoute::Watch
@@ -107,6 +109,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Declaration => &["dryRun", "digest", "stepsMax"],
         ApiRoute::Entities => inspect::ENTITIES,
         ApiRoute::Clients => inspect::CLIENTS,
+        ApiRoute::Audit => audit::AUDIT,
+        ApiRoute::AuditExport => audit::EXPORT,
         ApiRoute::Heads { .. } => inspect::HEADS,
         ApiRoute::Locks { .. } => inspect::LOCKS,
         ApiRoute::SessionDetails { .. } => inspect::SESSIONS,
@@ -223,6 +227,8 @@ pub(crate) async fn dispatch(
         ApiRoute::Timeline { path } => inspect::timeline(exchange, path).await,
         ApiRoute::Entities => inspect::entities(exchange).await,
         ApiRoute::Clients => inspect::clients(exchange).await,
+        ApiRoute::Audit => audit::audit(exchange).await,
+        ApiRoute::AuditExport => audit::export(exchange).await,
         ApiRoute::Watch => watch::watch(exchange, payload).await,
         ApiRoute::Search => search::search(exchange, payload).await,
         ApiRoute::SignIn => sign_in::one(exchange, payload, method).await,

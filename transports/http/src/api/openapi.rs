@@ -9,7 +9,7 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    content, inspect, lock, messages, namespace, operate, policies, queues, rules, search,
+    audit, content, inspect, lock, messages, namespace, operate, policies, queues, rules, search,
     sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
@@ -91,6 +91,7 @@ pub fn openapi_json() -> String {
         content::Operations::openapi(),
         watch::Operations::openapi(),
         search::Operations::openapi(),
+        audit::Operations::openapi(),
         sign_in::Operations::openapi(),
         operate::Operations::openapi(),
     ] {

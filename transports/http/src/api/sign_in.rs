@@ -168,7 +168,7 @@ pub(super) async fn sign_in(exchange: &Exchange, payload: &mut web::Payload) -> 
             with https";
         return Err(Refusal::from(Rejection::invalid_operation(detail)).closing());
     }
-    exchange.access.require_valid_credentials().await?;
+    exchange.access.allow_sign_in().await?;
     let (form, _room): (SignInForm, _) = body::read_json(exchange, payload).await?;
     let path = form.path.unwrap_or_default();
     let signed_in = exchange.access.sign_in(&path, form.role.map(Ceiling::from)).await?;
@@ -197,7 +197,7 @@ fn is_confidential(exchange: &Exchange) -> bool {
     responses((status = 204), (status = "default", body = Problem)))]
 pub(super) async fn sign_out(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
     body::discard(exchange, payload).await?;
-    exchange.access.sign_out();
+    exchange.access.sign_out().await?;
     Ok(no_content())
 }
 

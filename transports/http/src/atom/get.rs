@@ -82,18 +82,18 @@ pub(super) async fn described(
 ) -> Answer {
     let addresses = &Addresses::of(exchange);
     let policies = async |owner: &str| match policies {
-        Some(policies) => policies,
-        None => policies::PolicyReader::of(exchange, path).await.read(owner).await,
+        Some(policies) => Ok::<_, Refusal>(policies),
+        None => Ok(policies::PolicyReader::of(exchange, path).await?.read(owner).await),
     };
     let (answer, updated_at) = match managed {
         Managed::Queue(queue) => {
             let (policies, updated_at) =
-                (policies(&queue.description.path).await, queue.updated_at);
+                (policies(&queue.description.path).await?, queue.updated_at);
             (entity::queue(*queue, policies, addresses).answer(status, addresses), updated_at)
         }
         Managed::Topic(topic) => {
             let (policies, updated_at) =
-                (policies(&topic.description.path).await, topic.updated_at);
+                (policies(&topic.description.path).await?, topic.updated_at);
             (entity::topic(*topic, policies, addresses).answer(status, addresses), updated_at)
         }
         Managed::Subscription(subscription) => {

@@ -53,7 +53,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
                 _ => None,
             })
             .await?;
-            let reader = policies::PolicyReader::of(exchange, "").await;
+            let reader = policies::PolicyReader::of(exchange, "").await?;
             let mut entries = Vec::new();
             for queue in listed.items {
                 let policies = reader.read(&queue.description.path).await;
@@ -67,7 +67,7 @@ pub(super) async fn list(exchange: &Exchange, route: &AtomRoute) -> Answer {
                 _ => None,
             })
             .await?;
-            let reader = policies::PolicyReader::of(exchange, "").await;
+            let reader = policies::PolicyReader::of(exchange, "").await?;
             let mut entries = Vec::new();
             for topic in listed.items {
                 let policies = reader.read(&topic.description.path).await;

@@ -59,6 +59,7 @@ fn surfaces(action: Action) -> &'static [Surface] {
         | Action::DeleteDeferred
         | Action::Operate
         | Action::CloseClients
+        | Action::ReadAudit
         | Action::Overview
         | Action::Plan
         | Action::ReadRules
@@ -118,6 +119,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/locks/break" | "/sessions/{sessionId}/break")
         | ("put" | "delete", "/sessions/{sessionId}/state") => Action::Operate,
         ("delete", "/clients/{client}") => Action::CloseClients,
+        ("get", "/audit" | "/audit/export") => Action::ReadAudit,
         ("post", "/locks/{lockToken}/renew") => Action::RenewLock,
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,

@@ -11,6 +11,7 @@ use peeklock_core::inspect::{
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::audit::AuditQueryForm;
 use super::search::SearchStepForm;
 use super::{
     ConditionName, EntityKindName, EntitySortName, HeadSortName, HeadStateName, LockSortName,
@@ -47,6 +48,8 @@ pub enum QuestionForm {
     Tap(TapForm),
     /// Searches messages page by page.
     Search(SearchStepForm),
+    /// Reads the audit trail.
+    Audit(AuditQueryForm),
 }
 
 /// Selection and order of messages.
@@ -245,6 +248,7 @@ impl QuestionForm {
             Self::Clients(form) => Question::Clients(form.to_query()?),
             Self::Tap(TapForm { tap }) => Question::Tap { tap: tap.map(TapId) },
             Self::Search(form) => Question::Search(form.to_step(now)?),
+            Self::Audit(form) => Question::Audit(form.to_query(rows("top", form.top)?)?),
         })
     }
 }
@@ -416,6 +420,7 @@ impl From<&Question> for QuestionForm {
             Question::Clients(query) => Self::Clients(query.into()),
             Question::Tap { tap } => Self::Tap(TapForm { tap: tap.map(|TapId(tap)| tap) }),
             Question::Search(step) => Self::Search(step.into()),
+            Question::Audit(query) => Self::Audit(query.into()),
         }
     }
 }

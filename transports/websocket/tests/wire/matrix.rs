@@ -85,6 +85,7 @@ fn is_asked(action: Action) -> bool {
         | Action::DeleteDeferred
         | Action::Operate
         | Action::CloseClients
+        | Action::ReadAudit
         | Action::Create
         | Action::Describe
         | Action::Overview
@@ -304,6 +305,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("q", json!({ "search": { "begin": { "where": "x" } } }), Action::Inspect),
         question("", json!({ "entities": {} }), Action::Overview),
         question("", json!({ "clients": {} }), Action::Overview),
+        question("", json!({ "audit": {} }), Action::ReadAudit),
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
         of_q("breakSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
         of_q("setStateOfSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),

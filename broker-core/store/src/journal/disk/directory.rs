@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat, renameat, unlinkat,
+    AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags, fallocate, fstatvfs, openat, renameat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -79,7 +80,10 @@ impl Disk for OsDisk {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.directory)? {
             let entry = entry?;
+            // The directory of the audit trail, for example.
+            let is_directory = entry.file_type() == FileType::Directory;
             if let Ok(name) = entry.file_name().to_str()
+                && !is_directory
                 && !matches!(name, "." | ".." | LOCK_NAME)
             {
                 names.push(name.to_owned());

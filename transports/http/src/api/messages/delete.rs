@@ -7,7 +7,7 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::contract::Action;
 use peeklock_core::ids::SequenceNumber;
 
-use super::{DeleteBatch, Deleted, delete_count_max};
+use super::{DeleteBatch, Deleted, begin_audit, call, delete_count_max, result_of};
 use crate::api::{instant, json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
@@ -28,7 +28,7 @@ pub(in crate::api) async fn delete_batch(
         count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
         enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
     };
-    match exchange.call(&entity, command).await? {
+    match call(exchange, &entity, command).await? {
         Outcome::Deleted(deleted) => Ok(json(StatusCode::OK, &Deleted { deleted })),
         _ => Err(Refusal::unexpected()),
     }
@@ -50,18 +50,22 @@ pub(in crate::api) async fn purge(
     }
     let before = instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?;
     let before = before.unwrap_or_else(|| exchange.site.broker.now());
+    let command = || Command::DeleteBatch {
+        count_max: delete_count_max(exchange),
+        enqueued_before: Some(before),
+    };
+    let audited = begin_audit(exchange, &entity, &command()).await?;
     let mut deleted = 0;
-    loop {
-        let command = Command::DeleteBatch {
-            count_max: delete_count_max(exchange),
-            enqueued_before: Some(before),
-        };
-        match exchange.call(&entity, command).await? {
-            Outcome::Deleted(0) => return Ok(json(StatusCode::OK, &Deleted { deleted })),
-            Outcome::Deleted(count) => deleted += count,
-            _ => return Err(Refusal::unexpected()),
+    let outcome = loop {
+        match exchange.call(&entity, command()).await {
+            Ok(Outcome::Deleted(0)) => break Ok(()),
+            Ok(Outcome::Deleted(count)) => deleted += count,
+            Ok(_) => break Err(Refusal::unexpected()),
+            Err(refusal) => break Err(refusal),
         }
-    }
+    };
+    audited.end(result_of(&outcome), Some(deleted)).await;
+    outcome.map(|()| json(StatusCode::OK, &Deleted { deleted }))
 }
 
 /// Delete available messages of all unlocked sessions; needs the right Manage.
@@ -79,7 +83,7 @@ pub(in crate::api) async fn delete_unlocked(
         count_max: request.max_count.unwrap_or_else(|| delete_count_max(exchange)),
         enqueued_before: instant("enqueuedBeforeUtc", request.enqueued_before_utc.as_deref())?,
     };
-    match exchange.call(&entity, command).await? {
+    match call(exchange, &entity, command).await? {
         Outcome::Deleted(deleted) => Ok(json(StatusCode::OK, &Deleted { deleted })),
         _ => Err(Refusal::unexpected()),
     }
@@ -100,7 +104,7 @@ pub(in crate::api) async fn delete_deferred(
     let Ok(sequence) = number.parse().map(SequenceNumber) else {
         return Err(Refusal::argument("the sequence number has more than 64 bits"));
     };
-    match exchange.call(&entity, Command::DeleteDeferred { sequence }).await? {
+    match call(exchange, &entity, Command::DeleteDeferred { sequence }).await? {
         Outcome::Done => Ok(no_content()),
         _ => Err(Refusal::unexpected()),
     }

@@ -8,9 +8,11 @@ pub(super) mod send;
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
 use peeklock_core::Entity;
+use peeklock_core::access::{Audited, message_count};
 use peeklock_core::command::{
     Command, InboundMessage, LoadedMessage, Outcome, ReceiveMode, ReceivedMessage,
 };
+use peeklock_core::contract::AuditResult;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_json::{NewMessage, ReceivedView, message_in_json_max};
@@ -22,7 +24,7 @@ use crate::api::{json_in, of_json};
 use crate::body::{COUNT_MAX, List};
 use crate::delivery::{Delivery, inbound, load};
 use crate::error::{Answer, Refusal};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, is_page};
 use crate::room::AnswerRoom;
 
 /// End of an answer whose last property is a list of messages.
@@ -175,9 +177,34 @@ fn inbound_all(
     messages.collect()
 }
 
+/// Sends a command to an entity, with entries in the audit trail if it is recorded (CON-23).
+async fn call(exchange: &Exchange, entity: &Entity, command: Command) -> Result<Outcome, Refusal> {
+    let audited = begin_audit(exchange, entity, &command).await?;
+    let outcome = exchange.call(entity, command).await;
+    let count = outcome.as_ref().ok().and_then(message_count);
+    audited.end(result_of(&outcome), count).await;
+    outcome
+}
+
+async fn begin_audit(
+    exchange: &Exchange,
+    entity: &Entity,
+    command: &Command,
+) -> Result<Audited, Refusal> {
+    let is_page = is_page(&exchange.request);
+    Ok(exchange.access.audit_command(entity.path(), command, is_page).await?)
+}
+
+fn result_of<T>(outcome: &Result<T, Refusal>) -> AuditResult {
+    match outcome {
+        Ok(_) => AuditResult::Done,
+        Err(refusal) => AuditResult::Failed(refusal.condition()),
+    }
+}
+
 async fn accept(exchange: &Exchange, entity: &Entity, messages: Vec<InboundMessage>) -> Answer {
     let room = exchange.room_of(messages.len() * NUMBER_BYTES).await?;
-    match exchange.call(entity, Command::SendBatch { messages }).await? {
+    match call(exchange, entity, Command::SendBatch { messages }).await? {
         Outcome::AcceptedBatch(numbers) => {
             let sequence_numbers = numbers.into_iter().map(|number| number.0).collect();
             Ok(json_in(exchange, room, StatusCode::CREATED, &Numbers { sequence_numbers }))

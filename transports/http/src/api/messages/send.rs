@@ -10,7 +10,7 @@ use peeklock_json::NewMessage;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Numbers, accept, inbound_all, sequences};
+use super::{Numbers, accept, call, inbound_all, sequences};
 use crate::api::{instant, json, no_content};
 use crate::body::{self, List};
 use crate::delivery::inbound;
@@ -42,7 +42,7 @@ pub(in crate::api) async fn send(
     let message = message.into_message().map_err(Refusal::argument)?;
     let message = inbound(&exchange.site, message);
     let message_id = message.content.message_id().map(std::borrow::Cow::into_owned);
-    match exchange.call(&entity, Command::Send { message }).await? {
+    match call(exchange, &entity, Command::Send { message }).await? {
         Outcome::Accepted(SequenceNumber(sequence_number)) => {
             Ok(json(StatusCode::CREATED, &Accepted { sequence_number, message_id }))
         }
@@ -112,7 +112,7 @@ pub(in crate::api) async fn cancel_scheduled(
     let entity = exchange.entity(Action::CancelScheduled, queue).await?;
     let (numbers, _room): (Numbers, _) = body::read_json(exchange, payload).await?;
     let sequences = sequences(numbers.sequence_numbers)?;
-    match exchange.call(&entity, Command::CancelScheduled { sequences }).await? {
+    match call(exchange, &entity, Command::CancelScheduled { sequences }).await? {
         Outcome::Done => Ok(no_content()),
         _ => Err(Refusal::unexpected()),
     }

@@ -101,7 +101,7 @@ pub(in crate::atom) async fn replace(
     let said = match said {
         // An empty list for an entity without policies does not count as using keys (SEC-17).
         Some(said) if !said.is_empty() || has_policies(exchange, path).await? => said,
-        Some(_) | None => return Ok(PolicyReader::of(exchange, path).await.read(path).await),
+        Some(_) | None => return Ok(PolicyReader::of(exchange, path).await?.read(path).await),
     };
     match access.manage(path, Management::ReplacePolicies(said)).await? {
         Managed::KeysOfPolicies(keys) => Ok(PolicyViews(keys)),
@@ -122,8 +122,8 @@ pub(in crate::atom) struct PolicyReader(Option<ContainerKeys>);
 
 impl PolicyReader {
     /// For the entities below `container`; with an empty path for all entities.
-    pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Self {
-        Self(exchange.access.keys_in(container).await)
+    pub(in crate::atom) async fn of(exchange: &Exchange, container: &str) -> Result<Self, Refusal> {
+        Ok(Self(exchange.access.keys_in(container).await?))
     }
 
     /// Returns the policies of an entity.
