@@ -27,6 +27,7 @@ mod property;
 mod purge;
 mod terminal;
 
+mod act;
 mod apply;
 mod audit;
 mod completions;
@@ -258,6 +259,9 @@ enum Command {
     /// Look at dead-lettered messages and send them again
     #[command(subcommand, after_help = dlq::HELP)]
     Dlq(dlq::DlqCommand),
+    /// Delete, dead-letter, undefer or reschedule messages by sequence number
+    #[command(subcommand, after_help = act::HELP)]
+    Message(act::MessageCommand),
     /// Show and cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
@@ -479,6 +483,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Tap(flags)) => tap::run(&flags),
         Some(Command::Audit(command)) => audit::run(&command),
         Some(Command::Dlq(command)) => dlq::run(&command),
+        Some(Command::Message(command)) => act::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),

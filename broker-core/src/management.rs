@@ -12,8 +12,8 @@
 use std::sync::Arc;
 
 use crate::command::{
-    Described, DescribedSubscription, DescribedTopic, InboundMessage, OperatorCommand,
-    SessionFilter,
+    ActedMessage, Described, DescribedSubscription, DescribedTopic, InboundMessage,
+    OperatorCommand, SessionFilter,
 };
 use crate::contract::action::Action;
 use crate::declaration::{Declaration, Digest, Plan, PlanResult};
@@ -135,8 +135,8 @@ pub enum Management {
     /// Answers a question of an operator about the entity, or without a path about the namespace
     /// (CON-01). Answer: [`Managed::Findings`].
     Inspect(Box<Question>),
-    /// Breaks locks, or sets the state of a session that nobody holds (CON-26, CON-27). Answer:
-    /// [`Managed::LocksBroken`] or [`Managed::Done`].
+    /// Breaks locks, sets the state of a session that nobody holds, or acts on messages (CON-12,
+    /// CON-26, CON-27). Answer: [`Managed::LocksBroken`], [`Managed::Acted`] or [`Managed::Done`].
     Operate(OperatorCommand),
     /// Closes the connection of a client, wherever its links are (CON-24). Answer:
     /// [`Managed::Done`].
@@ -194,6 +194,8 @@ pub enum Managed {
     Deleted(u64),
     /// Number of locks of messages, or of sessions, that were ended.
     LocksBroken(u64),
+    /// Results for each message that an operator acted on, in the order of the request.
+    Acted(Vec<ActedMessage>),
     /// A policy.
     Policy(Box<PolicyDescription>),
     /// Policies, in the order of their names.

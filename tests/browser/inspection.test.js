@@ -196,6 +196,24 @@ test("locks of others are broken, with or without counting the delivery", async 
   await assert.rejects(holders.breakLocks(path, Array.from({ length: 501 }, (_, place) => place + 1)), refusedAs("ArgumentOutOfRange"));
 });
 
+// CON-12, CON-15
+test("messages are acted on by number, once for each step", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["one", "two"]);
+  const { holders, inspection } = connection;
+  const step = { job: "00000000-0000-0000-0000-00000000000b", number: 1 };
+  const act = { sequenceNumbers: new Set([1, 9]), deed: { deadLetter: { reason: "wrong" } }, step };
+  const results = [{ sequenceNumber: 1, result: "done" }, { sequenceNumber: 9, result: "notFound" }];
+  assert.deepEqual(await holders.act(path, act), results);
+  assert.deepEqual(await holders.act(path, act), results);
+  await holders.forgetJob(path, step.job);
+  assert.equal((await holders.act(path, act))[0].result, "notFound");
+  const { heads } = await inspection.heads(path);
+  assert.deepEqual(heads.map(({ sequenceNumber }) => sequenceNumber), [2]);
+  await assert.rejects(holders.act(path, { ...act, sequenceNumbers: [] }), refusedAs("ArgumentOutOfRange"));
+});
+
 // CON-26, CON-27
 test("a session is broken, and its state is set while nobody holds it", async (t) => {
   const [connection, other] = [await connected(t), await connected(t)];

@@ -202,6 +202,10 @@ async function lookAround(inspection: Inspection): Promise<void> {
 
 async function free(holders: Holders): Promise<void> {
   const count: number = await holders.breakLocks("orders", [17, 18], { counted: true });
+  const [acted] = await holders.act("orders", { sequenceNumbers: [17], deed: { reschedule: { later: "PT1H" } } });
+  if (acted?.result === "done") await holders.forgetJob("orders", "b");
+  // @ts-expect-error: there is no such deed
+  await holders.act("orders", { sequenceNumbers: [17], deed: { purge: {} } });
   const wasHeld: boolean = await holders.breakSession("steps", "s");
   await holders.setSessionState("steps", "s", null);
   await holders.closeClient(count);

@@ -131,6 +131,34 @@ fn locks_are_broken_by_number_and_by_session() {
     broker.ends(6, &["locks", "--", "orders"]);
 }
 
+/// CON-12, CON-41: messages are deleted, dead-lettered and rescheduled by number; a message that is
+/// left alone is reported.
+#[test]
+fn messages_are_acted_on_by_number() {
+    let broker = Broker::with_queue(&["--lock-duration", "5m"]);
+    broker.send("orders", &["a", "b", "c"]);
+    broker.ok(&["send", "orders", "later", "--at", "+1h"]);
+    let dead = ["message", "dead-letter", "orders", "1", "--reason", "wrong"];
+    assert_eq!(broker.ok(&dead), "dead-lettered 1 message of orders\n");
+    broker.ok(&["receive", "orders", "--settle", "none"]);
+    let delete = ["message", "delete", "orders", "2", "3"];
+    let (out, log) = broker.ends(8, &delete);
+    assert_eq!(out, "deleted 1 message of orders\n");
+    assert_eq!(log, "message 2: a receiver holds it; --break-locks breaks the lock\n");
+    let (_, log) = broker.ends(6, &["message", "undefer", "orders", "9"]);
+    assert_eq!(log, "message 9: no such message here\n");
+    let broken = [&delete[..4], &["--break-locks", "-o", "json"]].concat();
+    let json = r#"{"messages":[{"sequenceNumber":2,"result":"done"}]}"#;
+    assert_eq!(broker.ok(&broken), format!("{json}\n"));
+    let now = ["message", "reschedule", "orders", "4", "--now"];
+    assert_eq!(broker.ok(&now), "rescheduled 1 message of orders\n");
+    assert_eq!(broker.ok(&["receive", "orders", "--body-only"]), "later");
+    let dead = ["message", "delete", "orders/$deadletterqueue", "1"];
+    assert_eq!(broker.ok(&dead), "deleted 1 message of orders/$deadletterqueue\n");
+    broker.ends(2, &["message", "reschedule", "orders", "4"]);
+    broker.ends(2, &["message", "delete", "orders"]);
+}
+
 /// CON-27, CON-41: sessions are sorted, and a state is read while a receiver holds the session.
 #[test]
 fn sessions_show_their_messages_and_state() {

@@ -465,6 +465,17 @@ ERRORS = [
      "if error.len() <= LAST_ERROR_BYTES_MAX {", "if error.len() <= 2 * LAST_ERROR_BYTES_MAX {"),
 ]
 
+ACTING = [
+    ("a repeated step changes nothing", "CON-15", "machine/src/act.rs",
+     "receipt.step.number >= number)", "receipt.step.number > number)"),
+    ("a deed leaves locked messages alone", "CON-12", "machine/src/queue/act.rs",
+     "            if !act.breaks_locks {\n", "            if false {\n"),
+    ("an expired message is not undeferred", "CON-12", "machine/src/queue/act.rs",
+     "if act.deed == Deed::Undefer && self.is_expired(&slot, ctx.now) {", "if false {"),
+    ("the receipt of a step is stored", "CON-15", "machine/src/queue/records.rs",
+     "codec::write_receipt(receipt, value);", "codec::write_receipt(&crate::command::Receipt { messages: Vec::new(), ..(**receipt).clone() }, value);"),
+]
+
 # Test tiers of each group, in order.
 GROUPS = {
     "queue": (QUEUE, ["model", "unit", "conformance"]),
@@ -480,6 +491,7 @@ GROUPS = {
     "looking": (LOOKING, ["unit", "looking", "model"]),
     "store": (STORE, ["store_conformance", "namespace", "transfers", "opening"]),
     "errors": (ERRORS, ["model", "unit"]),
+    "acting": (ACTING, ["model", "unit"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

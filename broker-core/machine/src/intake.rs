@@ -346,6 +346,19 @@ pub(crate) fn refuse_too_many_taken(ctx: &Ctx<'_>) -> Result<(), Rejection> {
     )))
 }
 
+/// Refuses the receipt of a step on `count` messages if the broker has reached its limit of
+/// remembered ids. Each message of a receipt counts.
+pub(crate) fn refuse_too_many_receipts(count: usize, ctx: &Ctx<'_>) -> Result<(), Rejection> {
+    if count as u64 <= ctx.remaining.duplicate_ids {
+        return Ok(());
+    }
+    Err(Rejection::quota_exceeded(format!(
+        "the broker already keeps {} message ids and results of operators' jobs, the limit \
+         `broker_duplicate_id_count_max`; retry later",
+        ctx.limits.broker_duplicate_id_count_max
+    )))
+}
+
 /// Returns the rejection of an abandon whose message would have to wait (RTY-32).
 pub(crate) fn no_room_for_a_delay(ctx: &Ctx<'_>) -> Rejection {
     Rejection::quota_exceeded(format!(

@@ -7,8 +7,8 @@
 //!
 //! Modules in reading order:
 //!
-//! - [`queue`]: the machine of queues and subscriptions, one file for each operation; `intake` and
-//!   `take_over` have the checks that it shares with topics
+//! - [`queue`]: the machine of queues and subscriptions, one file for each operation; `intake`,
+//!   `take_over` and `act` have the checks that it shares with topics
 //! - [`topic`]: the machine of topics; [`family`] has the data that it shares with its
 //!   subscriptions, `allowance` the limit of copies
 //! - [`any`]: either machine, for the driver
@@ -22,6 +22,7 @@
     clippy::indexing_slicing
 )]
 
+mod act;
 mod allowance;
 pub mod any;
 pub mod config;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::change::slot::Slot;
+use crate::command::Receipt;
 use crate::description::{QueueDescription, SubscriptionDescription, TopicDescription};
-use crate::ids::{EntityId, SequenceNumber};
+use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::rule::Rule;
@@ -133,6 +134,20 @@ pub enum Change {
         /// Properties that were set.
         overlay: Option<Overlay>,
     },
+    /// A deferred message became active again (CON-12).
+    Undeferred {
+        /// Its number, which it keeps.
+        sequence: SequenceNumber,
+    },
+    /// A scheduled message got another instant (CON-12).
+    Rescheduled {
+        /// Its number, which it keeps.
+        sequence: SequenceNumber,
+        /// The instant.
+        at: Timestamp,
+        /// Instant of expiry by its own TTL, if it is enqueued on time.
+        expires_at: Timestamp,
+    },
     /// A message moved into a sub-queue of its entity.
     DeadLettered {
         /// Its number, which it keeps (DLQ-12).
@@ -177,6 +192,11 @@ pub enum Change {
         /// The source.
         source: PeerSource,
     },
+    /// An operator acted on messages in a step of a job. The result is kept to recognise a
+    /// repetition (CON-15).
+    Receipted(Box<Receipt>),
+    /// The receipt of a job was dropped, because the job has ended or another one needs the space.
+    JobForgotten(JobId),
     /// The state of a session was set or cleared (SES-24).
     SessionStateSet {
         /// The session.
@@ -341,6 +361,8 @@ pub enum DeadLetterCause {
     Forwarding,
     /// The message would exceed the limit of copies over all hops (FWD-33).
     CopyCount,
+    /// An operator asked for it (CON-12).
+    Operator,
 }
 
 impl Change {
@@ -386,7 +408,7 @@ impl Removal {
 
 impl DeadLetterCause {
     /// Number of causes.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     /// Names of all causes in metrics, in the order of [`DeadLetterCause::place`].
     pub const NAMES: [&'static str; Self::COUNT] = [
         "expired",
@@ -397,6 +419,7 @@ impl DeadLetterCause {
         "no_session",
         "forwarding",
         "copy_count",
+        "operator",
     ];
 
     /// Index of the cause in a table of counts.

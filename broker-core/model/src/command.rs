@@ -4,6 +4,7 @@
 //! A [`Command`] is addressed to a sub-queue of an entity. Transports build it from bytes, and the
 //! actor that owns the entity applies it. The authorizer has checked the right to it before.
 
+mod act;
 mod cost;
 mod described;
 mod last_error;
@@ -27,6 +28,10 @@ use crate::transaction::{Operation, Part};
 use crate::transfer::peer::PeerSource;
 use crate::transfer::{Arrival, Departure, ListNumber, WhenFull};
 
+pub use self::act::{
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, JobStep, NewInstant, RECEIPT_AGE_MAX,
+    RECEIPT_COUNT_MAX, Receipt,
+};
 pub use self::cost::{Cost, Stored, peeked_bytes, rules_bytes};
 pub use self::described::{
     Counts, Described, DescribedSubscription, DescribedTopic, SessionCounts,

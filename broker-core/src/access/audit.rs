@@ -17,7 +17,7 @@ use self::text::{cut, numbers, request_text, search_text, without_secrets};
 use super::Access;
 use crate::audited::{Audited, Before, ended, log_failure};
 use crate::broker::{Broker, Update};
-use crate::command::{Command, OperatorCommand, Outcome};
+use crate::command::{ActResult, Command, OperatorCommand, Outcome};
 use crate::contract::auditor::{
     AUDIT_CHANGES_MAX, AuditEntry, AuditPage, AuditQuery, AuditStage, AuditedAction, AuditedChange,
     AuditedClient,
@@ -60,7 +60,10 @@ const fn of_management(request: &Management) -> Option<AuditedAction> {
         Management::Operate(OperatorCommand::SetSessionState { .. }) => {
             AuditedAction::SetSessionState
         }
+        Management::Operate(OperatorCommand::Act(_)) => AuditedAction::Act,
         Management::CloseClient(_) => AuditedAction::CloseClient,
+        // It changes no message.
+        Management::Operate(OperatorCommand::ForgetJob(_)) => return None,
         // Questions begin their entries where they are answered, see `of_question`.
         Management::Inspect(_)
         | Management::Namespace
@@ -302,10 +305,14 @@ pub(super) fn end_of_management(
 }
 
 /// Number of messages, locks or steps of an answer.
-const fn count_of(managed: &Managed) -> Option<u64> {
+fn count_of(managed: &Managed) -> Option<u64> {
     match managed {
         Managed::Deleted(count) | Managed::LocksBroken(count) => Some(*count),
         Managed::CarriedOut(done) => Some(done.done as u64),
+        Managed::Acted(messages) => {
+            let done = messages.iter().filter(|message| message.result == ActResult::Done);
+            Some(done.count() as u64)
+        }
         _ => None,
     }
 }

@@ -240,6 +240,7 @@ impl AllowedRequest {
                 match access.ask_entity(path, Command::OfOperator(command)).await? {
                     Outcome::Done => Managed::Done,
                     Outcome::LocksBroken(count) => Managed::LocksBroken(count),
+                    Outcome::Acted(messages) => Managed::Acted(messages),
                     other => return Err(access.unexpected(path, &other)),
                 }
             }

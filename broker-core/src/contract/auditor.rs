@@ -175,6 +175,8 @@ audited_actions! {
     BreakSession = "breakSession",
     /// Sets the state of a session.
     SetSessionState = "setSessionState",
+    /// Acts on messages that are named by number.
+    Act = "act",
     /// Closes the connection of a client.
     CloseClient = "closeClient",
     /// Removes messages without receiving them.

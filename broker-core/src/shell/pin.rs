@@ -24,6 +24,7 @@ impl<M: Machine> Shell<M> {
             MachineOutcome::Granted { unused } => Outcome::Granted { unused },
             MachineOutcome::Deleted(count) => Outcome::Deleted(count),
             MachineOutcome::LocksBroken(count) => Outcome::LocksBroken(count),
+            MachineOutcome::Acted(messages) => Outcome::Acted(messages),
             MachineOutcome::Described(described) => Outcome::Described(described),
             MachineOutcome::TopicDescribed(described) => Outcome::TopicDescribed(described),
             MachineOutcome::SubscriptionDescribed(described) => {

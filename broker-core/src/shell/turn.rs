@@ -76,6 +76,10 @@ impl TurnResults {
             | Change::IdsForgotten { .. }
             | Change::PeerTaken { .. }
             | Change::PeerForgotten { .. }
+            | Change::Undeferred { .. }
+            | Change::Rescheduled { .. }
+            | Change::Receipted(_)
+            | Change::JobForgotten(_)
             | Change::SessionStateSet { .. }
             | Change::Described { .. }
             | Change::SubscriptionDescribed { .. }

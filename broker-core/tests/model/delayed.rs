@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use peeklock_core::change::Change;
-use peeklock_core::command::{Drain, LinkEnd, MessageState};
+use peeklock_core::command::{ActResult, Drain, LinkEnd, MessageState};
 use peeklock_core::description::QueueDescription;
 use peeklock_core::machine::StageNumber;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -267,6 +267,12 @@ impl Delayed {
                     held.sub_queue != sub_queue || !sequences.contains(&held.sequence)
                 });
             }
+            (Operation::Act(_), Reply::Acted(results)) => {
+                self.locks.retain(|held| {
+                    held.sub_queue != request.sub_queue
+                        || !results.contains(&(held.sequence, ActResult::Done))
+                });
+            }
             (Operation::RenewLock { lock }, Reply::Renewed(until)) => {
                 for held in self.locks.iter_mut().filter(|held| held.name == *lock) {
                     held.until = *until;
@@ -423,6 +429,8 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Materialised { to: sequence, .. }
         | Change::Abandoned { sequence, .. }
         | Change::Deferred { sequence, .. }
+        | Change::Undeferred { sequence }
+        | Change::Rescheduled { sequence, .. }
         | Change::Pending { sequence, .. }
         | Change::Arrived { sequence, .. }
         | Change::DeadLettered { sequence, .. } => Some(sequence.0),
@@ -434,6 +442,8 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::IdsForgotten { .. }
         | Change::PeerTaken { .. }
         | Change::PeerForgotten { .. }
+        | Change::Receipted(_)
+        | Change::JobForgotten(_)
         | Change::SessionStateSet { .. }
         | Change::Described { .. }
         | Change::SubscriptionDescribed { .. }

@@ -1,12 +1,14 @@
 //! Random sequences of steps from a seed. Requests usually name existing things: existing numbers,
 //! held locks, instants at which something is due, and a few that do not exist.
 
+#[path = "generator/act.rs"]
+mod act;
 #[path = "generator/profile.rs"]
 mod profile;
 #[path = "generator/transact.rs"]
 mod transact;
 
-use peeklock_core::command::{Drain, LinkEnd, ReceiveMode};
+use peeklock_core::command::{Act, Drain, LinkEnd, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{EntityStatus, QueueDescription};
 use peeklock_core::ids::SequenceNumber;
@@ -105,13 +107,25 @@ pub struct Generator {
     next_marker: u64,
     /// Issued parts of transactions that are neither committed nor rolled back.
     open: Vec<Vec<Part>>,
+    /// The last steps of operators, to repeat them, and the highest number of a step.
+    acts: Vec<(SubQueue, Act)>,
+    next_step: u64,
 }
 
 impl Generator {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let profile = Profile::new(&mut random);
-        Self { random, profile, next_ticket: 1, next_receiver: 1, next_marker: 1, open: Vec::new() }
+        Self {
+            random,
+            profile,
+            next_ticket: 1,
+            next_receiver: 1,
+            next_marker: 1,
+            open: Vec::new(),
+            acts: Vec::new(),
+            next_step: 0,
+        }
     }
 
     pub const fn profile(&self) -> &Profile {
@@ -331,6 +345,11 @@ impl Generator {
                     if self.random.percent(70) { vec![locked] } else { vec![other, locked] };
                 (sub_queue, Operation::BreakLocks { sequences, counts: self.random.percent(50) })
             }
+            Kind::Act => {
+                let (sub_queue, act) = self.act(view);
+                (sub_queue, Operation::Act(Box::new(act)))
+            }
+            Kind::ForgetJob => (self.target(), Operation::ForgetJob(self.job())),
             Kind::Update => {
                 let description = Box::new(self.update(view));
                 let read_at = match self.random.below(10) {

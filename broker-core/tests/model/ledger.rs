@@ -132,6 +132,16 @@ impl Book {
                 entry.state = MessageState::Deferred;
                 entry.delayed_until = None;
             }
+            Change::Undeferred { sequence } => {
+                let entry = self.entry(sequence.0)?;
+                expect(entry, entry.state == MessageState::Deferred, change)?;
+                entry.state = MessageState::Active;
+            }
+            Change::Rescheduled { sequence, at, .. } => {
+                let entry = self.entry(sequence.0)?;
+                expect(entry, entry.state == MessageState::Scheduled, change)?;
+                entry.enqueued_at = *at;
+            }
             Change::DeadLettered { sequence, into, delivery_count, cause, .. } => {
                 let entry = self.entry(sequence.0)?;
                 let is_right = entry.sub_queue == SubQueue::Main
@@ -146,7 +156,7 @@ impl Book {
                             entry.state != MessageState::Scheduled
                                 && *delivery_count == entry.count + 1
                         }
-                        DeadLetterCause::Application => {
+                        DeadLetterCause::Application | DeadLetterCause::Operator => {
                             entry.state != MessageState::Scheduled && *delivery_count == entry.count
                         }
                         // Copies of a topic are created there.
@@ -172,6 +182,8 @@ impl Book {
             | Change::IdsForgotten { .. }
             | Change::PeerTaken { .. }
             | Change::PeerForgotten { .. }
+            | Change::Receipted(_)
+            | Change::JobForgotten(_)
             | Change::SessionStateSet { .. }
             | Change::Described { .. } => {}
             // Numbers are reserved for messages that a transaction schedules (SCH-13).

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use peeklock_core::command::{Counts, Drain, LinkEnd, MessageState, ReceiveMode};
+use peeklock_core::command::{Act, ActResult, Counts, Drain, LinkEnd, MessageState, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
+use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{HeadQuery, HeadState, LockFacts};
 use peeklock_core::message::{Message, Overlay, Value};
 use peeklock_core::path::SubQueue;
@@ -97,6 +98,10 @@ pub enum Operation {
         sequences: Vec<u64>,
         counts: bool,
     },
+    /// A step of an operator's job (CON-12).
+    Act(Box<Act>),
+    /// The end of a job.
+    ForgetJob(JobId),
     Update {
         description: Box<QueueDescription>,
         /// The version that the caller has read.
@@ -176,6 +181,8 @@ pub enum Reply {
     Granted(u64),
     Deleted(u64),
     LocksBroken(u64),
+    /// Results by number.
+    Acted(Vec<(u64, ActResult)>),
     Described(Box<Report>),
     /// The messages of a page, and whether there may be more.
     Inspected(Vec<Inspected>, bool),

@@ -5,6 +5,8 @@
 //! Not covered: sessions and forwarding, and therefore the states of the transfer dead-letter
 //! queue, which is empty without it.
 
+#[path = "oracle/act.rs"]
+mod act;
 #[path = "oracle/look.rs"]
 mod look;
 #[path = "oracle/receive.rs"]
@@ -23,6 +25,7 @@ use std::collections::BTreeMap;
 use peeklock_core::command::ReceiveMode;
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
+use peeklock_core::ids::JobId;
 use peeklock_core::limits::Limits;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -180,6 +183,8 @@ pub struct Oracle {
     created_at: Timestamp,
     pub updated_at: Timestamp,
     turn: Turn,
+    /// The last step of each job (CON-15).
+    receipts: BTreeMap<JobId, act::Receipt>,
     /// Bytes of the broker's own properties of dead-lettered messages. The specification does not
     /// fix their text (DLQ-16), so the oracle gets their size before a turn.
     pub verdict_bytes: BTreeMap<u64, u32>,
@@ -217,6 +222,7 @@ impl Oracle {
             created_at: now,
             updated_at: now,
             turn: Turn::default(),
+            receipts: BTreeMap::new(),
             verdict_bytes: BTreeMap::new(),
             verdicts_missing: Vec::new(),
             described_error: None,
@@ -293,6 +299,11 @@ impl Oracle {
             Operation::DeleteDeferred { sequence } => self.delete_deferred(sub_queue, *sequence),
             Operation::BreakLocks { sequences, counts } => {
                 self.break_locks(sub_queue, sequences, *counts)
+            }
+            Operation::Act(act) => self.act(sub_queue, act),
+            Operation::ForgetJob(job) => {
+                self.receipts.remove(job);
+                Ok(Some(Reply::Done))
             }
             Operation::Update { description, read_at } => {
                 self.update(sub_queue, description, *read_at)

@@ -449,6 +449,7 @@ fn check_gate(outcome: &MachineOutcome, gate: Gate) {
         | MachineOutcome::Peeked(_)
         | MachineOutcome::Deleted(_)
         | MachineOutcome::LocksBroken(_)
+        | MachineOutcome::Acted(_)
         | MachineOutcome::Committed(_)
         | MachineOutcome::Described(_) => true,
         MachineOutcome::Received(all) => all.iter().any(|facts| facts.lock.is_none()),

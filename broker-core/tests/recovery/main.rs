@@ -14,10 +14,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, Counts, Outcome, ReceivedMessage, Settlement};
+use peeklock_core::command::{
+    Act, ActResult, Command, Counts, Deed, JobStep, OperatorCommand, Outcome, ReceivedMessage,
+    Settlement,
+};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::error::BrokerError;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::message::Message;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -185,6 +189,39 @@ async fn a_failed_append_ends_in_an_error_and_a_working_queue() {
     assert_eq!(world.send("c").await.unwrap(), 2);
     assert_eq!(numbers(&world.receive(TimeSpan::ZERO).await.unwrap()), [1, 2]);
     assert_eq!(world.broker.failure(), None);
+    world.broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// CON-15, LIF-04: a step and its receipt are stored together. After a failed append neither is
+/// there, so that the repetition does the step. After a restart the step is recognised.
+#[tokio::test]
+async fn step_of_a_job_is_done_exactly_once() {
+    let world = World::new(QueueUpdate::default()).await;
+    for body in ["a", "b", "c"] {
+        world.send(body).await.unwrap();
+    }
+    let step = |numbers: &[u64], number| {
+        let sequences = numbers.iter().copied().map(SequenceNumber).collect();
+        let step = Some(JobStep { job: JobId(7), number });
+        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+        Command::OfOperator(OperatorCommand::Act(Box::new(act)))
+    };
+    let done = |outcome: Outcome| match outcome {
+        Outcome::Acted(all) => all.iter().map(|one| one.result).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    world.store.failures.store(1, Ordering::SeqCst);
+    let failed = world.queue.call(step(&[1, 9], 1)).await.unwrap_err();
+    assert!(failed.retryable());
+    let results = [ActResult::Done, ActResult::NotFound];
+    assert_eq!(done(world.queue.call(step(&[1, 9], 1)).await.unwrap()), results);
+    let world = world.restarted().await;
+    assert_eq!(done(world.queue.call(step(&[1, 9], 1)).await.unwrap()), results);
+    assert_eq!(done(world.queue.call(step(&[2], 2)).await.unwrap()), [ActResult::Done]);
+    world.queue.call(Command::OfOperator(OperatorCommand::ForgetJob(JobId(7)))).await.unwrap();
+    let world = world.restarted().await;
+    assert_eq!(done(world.queue.call(step(&[2], 2)).await.unwrap()), [ActResult::NotFound]);
+    assert_eq!(world.counts().await.active, 1);
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use peeklock_core::Broker;
 use peeklock_core::command::{
-    Command, Drain, LinkEnd, OperatorCommand, ReceiveMode, RuleCommand, SessionCommand,
+    Act, Command, Deed, Drain, LinkEnd, OperatorCommand, ReceiveMode, RuleCommand, SessionCommand,
     SessionFilter, Settlement, TopicCommand,
 };
-use peeklock_core::ids::{EntityId, LockToken, SequenceNumber, Ticket};
+use peeklock_core::ids::{EntityId, JobId, LockToken, SequenceNumber, Ticket};
 use peeklock_core::inspect::{HeadQuery, Inquiry};
 use peeklock_core::machine::peers::PeerSource;
 use peeklock_core::message::Message;
@@ -96,6 +96,16 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
                 counts: false,
             }),
         ),
+        (
+            "act on messages",
+            Command::OfOperator(OperatorCommand::Act(Box::new(Act {
+                step: None,
+                sequences: vec![from],
+                deed: Deed::Undefer,
+                breaks_locks: false,
+            }))),
+        ),
+        ("forget job", Command::OfOperator(OperatorCommand::ForgetJob(JobId(1)))),
         (
             "break session",
             Command::OfOperator(OperatorCommand::BreakSession {

@@ -1,7 +1,7 @@
 //! Every command against every set of rights and every ceiling, by the specification.
 
 use peeklock_core::Access;
-use peeklock_core::command::{Command, OperatorCommand, SessionFilter};
+use peeklock_core::command::{Act, Command, Deed, OperatorCommand, SessionFilter};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{
     Action, AuditQuery, Ceiling, Grant, Principal, Requirement, Right, Rights,
@@ -11,7 +11,7 @@ use peeklock_core::description::{
     Cleared, EntityKind, Jitter, Patch, QueueUpdate, RetryKind, RetryPolicy, SubscriptionUpdate,
 };
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
     ClientId, HeadQuery, HeadStates, Question, SearchOutput, SearchQuery, SearchStep, TimelineOf,
     TimelineQuery, Where,
@@ -218,6 +218,17 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
                 counts: false,
             }),
         ),
+        (
+            Action::Operate,
+            at(),
+            Management::Operate(OperatorCommand::Act(Box::new(Act {
+                step: None,
+                sequences: vec![SequenceNumber(1)],
+                deed: Deed::Undefer,
+                breaks_locks: false,
+            }))),
+        ),
+        (Action::Operate, at(), Management::Operate(OperatorCommand::ForgetJob(JobId(1)))),
         (Action::CloseClients, String::new(), Management::CloseClient(ClientId(u64::MAX))),
         (Action::ReadAudit, String::new(), inspect(Question::Audit(AuditQuery::default()))),
         (Action::ReadPolicies, at(), Management::Policies),

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use peeklock_core::command::{
-    Command, LinkEnd, MachineOutcome, MessageState, OperatorCommand, ReceiveMode, SessionCommand,
-    SessionFilter, StateFacts,
+    Act, Command, Deed, LinkEnd, MachineOutcome, MessageState, OperatorCommand, ReceiveMode,
+    SessionCommand, SessionFilter, StateFacts,
 };
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{
@@ -18,7 +18,9 @@ use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_core::message::Message;
 use peeklock_core::path::SubQueue;
 
-use crate::oracle::{DELIVERY_COUNT_MAX, LOCK, Oracle, Reply, Settlement, State};
+use crate::oracle::{
+    DELIVERY_COUNT_MAX, LOCK, Message as Stored, Oracle, Reply, Settlement, State,
+};
 use crate::stand::{Stand, message, seconds, sessionful};
 
 const SESSIONS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -119,7 +121,7 @@ impl Run {
 
     fn operation(&mut self) {
         let receiver = self.some_receiver();
-        match self.random.below(44) {
+        match self.random.below(46) {
             0..=10 => self.send(),
             11..=14 => self.accept(),
             15 | 16 => {
@@ -170,6 +172,7 @@ impl Run {
                     });
                 }
             }
+            44 | 45 => self.act(),
             40 => self.break_session(),
             41 => self.set_state_of_unheld(),
             36 if self.random.below(4) == 0 => {
@@ -244,6 +247,28 @@ impl Run {
         self.both(Command::OfOperator(command), 0, |oracle, _| {
             Some(oracle.break_session(session, counts))
         });
+    }
+
+    fn act(&mut self) {
+        let is_there = |one: &&Stored| !matches!(one.state, State::DeadLettered | State::Gone);
+        let there = self.oracle.messages.iter().filter(is_there);
+        let there: Vec<u64> = there.map(|one| one.sequence).collect();
+        let mut numbers: Vec<u64> = (0..3).filter_map(|_| self.random.one_of(&there)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.is_empty() {
+            return;
+        }
+        let breaks_locks = self.random.below(2) == 0;
+        let deed = match self.random.below(4) {
+            0 => Deed::Delete,
+            1 => Deed::DeadLetter { reason: None, description: None },
+            _ => Deed::Undefer,
+        };
+        let sequences = numbers.iter().copied().map(SequenceNumber).collect();
+        let act = Act { step: None, sequences, deed: deed.clone(), breaks_locks };
+        let command = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
+        self.both(command, 0, |oracle, _| Some(oracle.act(&numbers, &deed, breaks_locks)));
     }
 
     fn set_state_of_unheld(&mut self) {
@@ -372,6 +397,7 @@ impl Run {
             MachineOutcome::Renewed(until) => Reply::Until(until),
             MachineOutcome::Deleted(count) => Reply::Deleted(count),
             MachineOutcome::LocksBroken(count) => Reply::Broken(count),
+            MachineOutcome::Acted(all) => Reply::Acted(all.iter().map(|one| one.result).collect()),
             MachineOutcome::SessionState(None) => Reply::State(None),
             MachineOutcome::SessionState(Some(StateFacts::Stored(_))) => Reply::State(Some(7)),
             MachineOutcome::SessionState(Some(StateFacts::Fresh(bytes))) => {
@@ -466,8 +492,8 @@ fn number_of(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// LIF-01, with the rows of sessions, and the rules that runs must cover: CON-26, CON-27, DEF-08,
-/// EXP-20, EXP-41, EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03,
+/// LIF-01, with the rows of sessions, and the rules that runs must cover: CON-12, CON-26, CON-27,
+/// DEF-08, EXP-20, EXP-41, EXP-43, LIF-04, RTY-01, RTY-03, RTY-17, RTY-22, RTY-23, RTY-24, RTY-25, SCH-03,
 /// SES-06, SES-07, SES-15, SES-20, SES-30, SES-31, SET-13, SET-35.
 #[test]
 fn machine_and_model_agree() {
@@ -488,6 +514,9 @@ fn machine_and_model_agree() {
         }
     }
     let all = [
+        "CON-12",
+        "CON-12 locked",
+        "CON-12 undefer",
         "CON-26",
         "CON-27",
         "CON-27 held",

@@ -1,9 +1,12 @@
 //! Sessions by the specification alone: every message in one list, an explicit state each, linear
 //! scans everywhere. Written from files 11 and 07, not from the machine.
 
+#[path = "oracle/act.rs"]
+mod act;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use peeklock_core::command::LinkEnd;
+use peeklock_core::command::{ActResult, LinkEnd};
 use peeklock_core::condition::Condition;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -67,6 +70,7 @@ pub enum Reply {
     Until(Timestamp),
     Deleted(u64),
     Broken(u64),
+    Acted(Vec<ActResult>),
     Refused(Condition),
 }
 

@@ -79,7 +79,10 @@ impl Image {
                     image.size_bytes += state.size;
                     states.push((key, state.session.to_string(), state.size));
                 }
-                RecordKey::Id { .. } | RecordKey::Rule | RecordKey::Peer(_) => {}
+                RecordKey::Id { .. }
+                | RecordKey::Rule
+                | RecordKey::Peer(_)
+                | RecordKey::Receipt(_) => {}
             }
         })
         .expect("the store can be scanned");

@@ -99,7 +99,10 @@ impl Image {
                 image.ids.insert((id_hash, at));
             }
             RecordKey::Overlay => overlays += 1,
-            RecordKey::Description | RecordKey::Rule | RecordKey::Peer(_) => {}
+            RecordKey::Description
+            | RecordKey::Rule
+            | RecordKey::Peer(_)
+            | RecordKey::Receipt(_) => {}
         };
         visit_records(store, &codec::space_key(id), &mut visit).unwrap();
         for (session, key) in states {

@@ -35,6 +35,11 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TrackingId(pub u128);
 
+/// Names a job of an operator, whose steps change messages of an entity (CON-15). The program that
+/// runs the job chooses it, so that a repeated step is recognised.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u128);
+
 impl SequenceNumber {
     /// Whether a send result of this number means that the message was dropped: a message with the
     /// same id was sent before, within the window of duplicate detection (DUP-02).
@@ -86,6 +91,14 @@ impl LockToken {
     }
 }
 
+impl JobId {
+    /// Reads a GUID of 32 hexadecimal digits with or without its four hyphens.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_guid(text).map(Self)
+    }
+}
+
 /// Reads a GUID of 32 hexadecimal digits with or without its four hyphens.
 #[must_use]
 pub fn parse_guid(text: &str) -> Option<u128> {
@@ -127,6 +140,18 @@ impl fmt::Display for LockToken {
 }
 
 impl fmt::Debug for LockToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_guid(self.0, f)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_guid(self.0, f)
+    }
+}
+
+impl fmt::Debug for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_guid(self.0, f)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use peeklock_audit::MemoryTrail;
 use peeklock_core::clock::ManualClock;
-use peeklock_core::command::{Command, OperatorCommand, SessionFilter};
+use peeklock_core::command::{Act, Command, Deed, OperatorCommand, SessionFilter};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{
     Action, AuditEntry, AuditError, AuditPage, AuditQuery, AuditResult, Auditor, Authorizer, Grant,
@@ -186,6 +186,16 @@ fn changes() -> Vec<(&'static str, &'static str, Management)> {
             "setSessionState",
             "steps",
             Management::Operate(OperatorCommand::SetSessionState { session: "s".into(), state }),
+        ),
+        (
+            "act",
+            "orders",
+            Management::Operate(OperatorCommand::Act(Box::new(Act {
+                step: None,
+                sequences: vec![SequenceNumber(1)],
+                deed: Deed::Delete,
+                breaks_locks: true,
+            }))),
         ),
         (
             "deleteMessages",

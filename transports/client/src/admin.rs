@@ -9,11 +9,11 @@ mod topics;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use peeklock_core::command::{Described, OperatorCommand};
+use peeklock_core::command::{Act, ActedMessage, Described, OperatorCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{ClientId, Findings, Question};
 use peeklock_core::time::Timestamp;
 
@@ -226,6 +226,49 @@ impl Admin {
             Managed::LocksBroken(count) => Ok(count),
             other => Err(self.unexpected(path, &other)),
         }
+    }
+
+    /// Acts on messages of an entity or sub-queue that are named by number, and returns the result
+    /// for each, in the order of `act` (CON-12). All of them change together, or none. If `act` has
+    /// a step of a job, a repetition changes nothing and has the same result (CON-15).
+    ///
+    /// ```
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
+    /// use peeklock::command::{Act, ActResult, Deed};
+    /// # use peeklock::testing::TestBroker;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let test = TestBroker::start().await?;
+    /// # let client = test.client();
+    /// # client.admin().create_queue("orders").await?;
+    /// let poison = client.sender("orders")?.send("not an order").await?;
+    /// let deed = Deed::DeadLetter { reason: Some("NotAnOrder".into()), description: None };
+    /// let act = Act { step: None, sequences: vec![poison], deed, breaks_locks: false };
+    /// let acted = client.admin().act("orders", act).await?;
+    /// assert_eq!(acted.first().map(|message| message.result), Some(ActResult::Done));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `ArgumentOutOfRange` for no or more than 256 numbers; `ArgumentError` for a number that is
+    /// given twice; `InvalidOperation` if the deed is not possible in the sub-queue, and for a step
+    /// before the last one of its job; `QuotaExceeded` for too many jobs.
+    pub async fn act(&self, path: &str, act: Act) -> Result<Vec<ActedMessage>, BrokerError> {
+        let act = Management::Operate(OperatorCommand::Act(Box::new(act)));
+        match self.ask(path, act).await? {
+            Managed::Acted(messages) => Ok(messages),
+            other => Err(self.unexpected(path, &other)),
+        }
+    }
+
+    /// Forgets the receipt of a job that has ended, if the entity keeps one (CON-15).
+    ///
+    /// # Errors
+    /// `EntityNotFound`.
+    pub async fn forget_job(&self, path: &str, job: JobId) -> Result<(), BrokerError> {
+        self.ask(path, Management::Operate(OperatorCommand::ForgetJob(job))).await.map(drop)
     }
 
     /// Sets or clears the state of a session that no receiver holds (CON-27).

@@ -71,6 +71,10 @@ pub(crate) enum ApiRoute {
     Namespace,
     /// `/declaration`
     Declaration,
+    /// `/queues/{queue}/messages/act`
+    Act { path: String },
+    /// `/queues/{queue}/receipts/{job}`
+    Receipt { path: String, job: String },
     /// `/queues/{queue}/messages/{operation or sequence number}`
     Message { queue: String, name: String },
     /// `/queues/{queue}/messages/{sequence number}/head`
@@ -263,6 +267,8 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
             ApiRoute::SessionBreak { path, session: session.to_owned() }
         }
         ["messages"] => ApiRoute::Messages { queue: path },
+        ["messages", "act"] => ApiRoute::Act { path },
+        ["receipts", job] => ApiRoute::Receipt { path, job: job.to_owned() },
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
         ["messages", sequence, "head"] => {
             ApiRoute::MessageHead { path, sequence: sequence.to_owned() }

@@ -287,6 +287,8 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::SessionState { path, .. }
             | ApiRoute::Heads { path }
             | ApiRoute::Locks { path }
+            | ApiRoute::Act { path }
+            | ApiRoute::Receipt { path, .. }
             | ApiRoute::LockBreak { path }
             | ApiRoute::SessionBreak { path, .. }
             | ApiRoute::Timeline { path }

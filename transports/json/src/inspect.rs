@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use peeklock_core::command::ReceiveMode;
+use peeklock_core::command::{ActResult, ReceiveMode};
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
@@ -264,6 +264,17 @@ names! {
         Removed "removedPerSecond",
     }
 
+    /// Result of a step for one message.
+    ActResultName of ActResult {
+        Done "done",
+        NotFound "notFound",
+        Locked "locked",
+        WrongState "wrongState",
+        Busy "busy",
+        Expired "expired",
+        TooLarge "tooLarge",
+    }
+
     /// Queue of an entity.
     SubQueueName of SubQueue {
         Main "main",
@@ -358,6 +369,6 @@ fn no_position() -> Rejection {
 
 /// Returns whether a flag is not set, so that serde leaves it out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
-const fn is_false(flag: &bool) -> bool {
+pub(crate) const fn is_false(flag: &bool) -> bool {
     !*flag
 }

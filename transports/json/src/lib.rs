@@ -4,9 +4,10 @@
 //!
 //! Modules in reading order: `text` (values with a text form), `property` (application properties),
 //! `message`, `retry`, `entity` (queues, topics and subscriptions) with `runtime` (their counts),
-//! `rule`, `policy`, `declaration`, `inspect` (questions of operators and their answers), and `size`
-//! and `marks` (sizes of JSON, known before it is written or read).
+//! `rule`, `policy`, `declaration`, `inspect` (questions of operators and their answers), `act`
+//! (deeds of operators on messages), and `size` and `marks` (sizes of JSON, known before it is written or read).
 
+mod act;
 mod declaration;
 mod entity;
 mod inspect;
@@ -23,21 +24,22 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use act::{ActForm, ActedMessageView, ActedView, DeedForm, JobStepForm};
 pub use declaration::{DeclarationForm, DigestText, PlanResultView, PlanView};
 pub use entity::{
     EntityForm, Properties, QueueProperties, QueueView, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView, View,
 };
 pub use inspect::{
-    AuditPageView, AuditQueryForm, BodyForm, BodyKindName, BodyPartView, ClauseFieldName,
-    ClauseForm, ClauseTestName, ClientPageView, ClientQueryForm, ConditionName, EntityKindName,
-    EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView,
-    HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JsonName, LinkRoleName,
-    LockPageView, LockQueryForm, LockSortName, MatchView, QuestionForm, ReceiveModeName,
-    SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView, SearchProgressView,
-    SearchStepForm, SessionPageView, SessionQueryForm, SessionSortName, SessionStateForm,
-    SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName, TimelineQueryForm,
-    TimelineView, WhereForm,
+    ActResultName, AuditPageView, AuditQueryForm, BodyForm, BodyKindName, BodyPartView,
+    ClauseFieldName, ClauseForm, ClauseTestName, ClientPageView, ClientQueryForm, ConditionName,
+    EntityKindName, EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView,
+    HeadPageView, HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JsonName,
+    LinkRoleName, LockPageView, LockQueryForm, LockSortName, MatchView, QuestionForm,
+    ReceiveModeName, SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView,
+    SearchProgressView, SearchStepForm, SessionPageView, SessionQueryForm, SessionSortName,
+    SessionStateForm, SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName,
+    TimelineQueryForm, TimelineView, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

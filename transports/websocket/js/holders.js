@@ -1,9 +1,9 @@
-// Acts on locks, sessions and clients of others (section "Acting on locks, sessions and clients of others" of
+// Acts on messages by number, and on locks, sessions and clients of others (sections "Acting on ..." of
 // docs/reference/websocket.md).
 
 import { encodeState } from "./session.js";
 
-/** Ends locks and connections that others hold, and sets states of sessions that nobody holds. */
+/** Acts on messages by number, ends locks and connections of others, and sets states of sessions that nobody holds. */
 export class Holders {
   #connection;
 
@@ -17,6 +17,20 @@ export class Holders {
    */
   breakLocks(path, sequenceNumbers, { counted = false } = {}) {
     return this.#break("breakLocks", { path, sequenceNumbers: Array.from(sequenceNumbers), counted });
+  }
+
+  /**
+   * Acts on messages by number; resolves to the result for each (CON-12). `act` has the form of `POST {path}/messages/act`
+   * in docs/reference/rest.md.
+   */
+  async act(path, act) {
+    const body = { ...act, sequenceNumbers: Array.from(act.sequenceNumbers) };
+    return (await this.#connection.request("act", { path, act: body })).acted.messages;
+  }
+
+  /** Forgets the last step of a job that has ended (CON-15). */
+  async forgetJob(path, job) {
+    await this.#connection.request("forgetJob", { path, job });
   }
 
   /** Breaks the lock of a session; resolves to whether a receiver held it (CON-26). */

@@ -1196,7 +1196,28 @@ export interface SearchPage {
   readonly nowUtc: string;
 }
 
-/** Ends locks and connections of others. Needs the rights Listen and Send of the entity, or Manage of the namespace. */
+/** Change of messages by an operator. */
+export interface Act {
+  sequenceNumbers: Iterable<number>;
+  deed:
+    | { delete: Record<string, never> }
+    | { deadLetter: { reason?: string; description?: string } }
+    | { undefer: Record<string, never> }
+    /** One of these, or none for now. */
+    | { reschedule: { atUtc?: string; later?: string; earlier?: string } };
+  /** Whether locks of receivers are broken, uncounted. */
+  breakLocks?: boolean;
+  /** A GUID, and a number that grows with each step of the job. */
+  step?: { job: string; number: number };
+}
+
+/** Result for a message that an operator acted on. */
+export interface ActedMessage {
+  readonly sequenceNumber: number;
+  readonly result: "done" | "notFound" | "locked" | "wrongState" | "busy" | "expired" | "tooLarge";
+}
+
+/** Acts on messages, locks and connections of others. Needs the rights Listen and Send of the entity, or Manage of the namespace. */
 export class Holders {
   private constructor();
   /**
@@ -1204,6 +1225,13 @@ export class Holders {
    * delivery counts as failed.
    */
   breakLocks(path: string, sequenceNumbers: Iterable<number>, options?: { counted?: boolean }): Promise<number>;
+  /**
+   * Acts on 1 to 256 messages by number, all together or none; resolves to the result for each. A repeated `step` changes
+   * nothing and resolves to the results of its first run.
+   */
+  act(path: string, act: Act): Promise<ActedMessage[]>;
+  /** Forgets the last step of a job that has ended. */
+  forgetJob(path: string, job: string): Promise<void>;
   /** Resolves to whether a receiver held the session. */
   breakSession(path: string, sessionId: string, options?: { counted?: boolean }): Promise<boolean>;
   /** Sets the state of a session that no receiver holds; null clears it. */

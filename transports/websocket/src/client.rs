@@ -47,9 +47,9 @@ pub use peeklock_tls::{ClientTls, FileError, certificates};
 
 pub use self::peer::{PeerMessage, PeerSender};
 pub use self::text::{
-    MessageTextError, explanation_to_json, findings_to_json, message_from_json, message_to_json,
-    policy_keys_to_json, policy_to_json, queue_to_json, received_to_json, rule_from_json,
-    rule_to_json, session_state_to_json, subscription_to_json, topic_to_json,
+    MessageTextError, acted_to_json, explanation_to_json, findings_to_json, message_from_json,
+    message_to_json, policy_keys_to_json, policy_to_json, queue_to_json, received_to_json,
+    rule_from_json, rule_to_json, session_state_to_json, subscription_to_json, topic_to_json,
 };
 
 /// A byte stream to the broker.

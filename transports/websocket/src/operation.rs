@@ -195,6 +195,8 @@ schema! {
         36 "findings" Findings(Box<FindingsView>),
         /// Number of locks that were ended.
         37 "locksBroken" LocksBroken(LocksBroken),
+        /// Results for messages that an operator acted on.
+        38 "acted" Acted(ActedView),
     }
 }
 

@@ -107,7 +107,7 @@ impl Queue {
             messages: self.slots.len() as u64 + self.tally.overlay_count,
             sessions: self.sessions.as_ref().map_or(0, |sessions| sessions.counts().existing),
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
-                + self.peers.len() as u64,
+                + (self.peers.len() + self.receipts.len()) as u64,
             delayed: self.tally.counts.scheduled
                 + self.tally.counts.deferred
                 + self.delays.len() as u64,

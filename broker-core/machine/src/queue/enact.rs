@@ -68,6 +68,20 @@ impl Queue {
                 });
                 self.mark_in_flight(*sequence, stage);
             }
+            Change::Undeferred { sequence } => {
+                self.alter(*sequence, |slot| slot.state = SlotState::Active);
+                self.mark_in_flight(*sequence, stage);
+            }
+            Change::Rescheduled { sequence, at, expires_at } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    self.schedule.remove(slot.enqueued_at, *sequence);
+                }
+                self.alter(*sequence, |slot| {
+                    slot.enqueued_at = *at;
+                    slot.expires_at = *expires_at;
+                });
+                self.mark_in_flight(*sequence, stage);
+            }
             Change::DeadLettered {
                 sequence, into, delivery_count, properties, verdict, ..
             } => {
@@ -101,6 +115,8 @@ impl Queue {
             }
             Change::PeerTaken { source, record } => self.peers.remember(*source, *record),
             Change::PeerForgotten { source } => self.peers.forget(source),
+            Change::Receipted(receipt) => self.receipts.keep((**receipt).clone()),
+            Change::JobForgotten(job) => self.receipts.forget(*job),
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
                     let size = state.as_ref().map_or(0, |state| state.len() as u64);

@@ -30,6 +30,7 @@
 //! Transfers move messages to and from other entities (`transfer/`). A message is frozen while it
 //! is on its way.
 
+mod act;
 mod browse;
 mod dead_letter;
 mod defer;
@@ -79,6 +80,7 @@ use self::session::{Accept, ListRequest, Sessions};
 use self::subscription::SubscriptionRole;
 use self::tally::Tally;
 use self::transfer::Transfers;
+use super::act::Receipts;
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::excerpt::answer;
@@ -106,6 +108,7 @@ use crate::record::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
+pub(crate) use self::act::expiry_at;
 pub use self::invariant::BrokenInvariant;
 pub(crate) use self::transaction::PlannedOperation;
 pub use crate::config::{ForwardingConfig, QueueConfig};
@@ -142,6 +145,8 @@ pub struct Queue {
     duplicates: Option<Box<DuplicateHistory>>,
     /// Messages that other brokers forwarded here recently.
     peers: Peers,
+    /// Last steps of operators' jobs.
+    receipts: Receipts,
     /// Messages with a synced change that is not yet durable, by its stage.
     in_flight: VecDeque<(StageNumber, SequenceNumber)>,
     /// Links to sub-queues. The link and the calls of a session's holder are in the held session.
@@ -206,6 +211,7 @@ impl Queue {
             delays: Delays::default(),
             duplicates,
             peers: Peers::default(),
+            receipts: Receipts::default(),
             in_flight: VecDeque::new(),
             links: BTreeMap::new(),
             draining: Vec::new(),
@@ -283,16 +289,6 @@ impl Queue {
             self.enact(change, ctx.stage);
         }
         step.require(durability);
-    }
-
-    /// Deadline in the past if a session has expired and is not emptied yet, or its hold has ended
-    /// and is not returned yet.
-    fn cleanup_deadline(&self) -> Option<Timestamp> {
-        let is_behind = self
-            .sessions
-            .as_ref()
-            .is_some_and(|sessions| !sessions.expiring.is_empty() || sessions.is_ending());
-        is_behind.then_some(Timestamp::NONE)
     }
 }
 

@@ -1,8 +1,9 @@
-//! Commands of an operator on locks and sessions that others hold (CON-26, CON-27). `queue/mod.rs`
-//! calls it. A lock that is broken ends as if its time was over or the broker had closed its link.
+//! Commands of an operator on locks and sessions that others hold (CON-26, CON-27), and on messages
+//! (`act.rs`). `queue/mod.rs` calls it. A lock that is broken ends as if its time was over or the broker had closed its link.
 
 use super::session::SessionHold;
 use super::{COMMAND_MOVES_MAX, Queue};
+use crate::act::ActOnMessages as _;
 use crate::command::{BROKEN_LOCK_COUNT_MAX, LinkEnd, OperatorCommand, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -30,6 +31,8 @@ impl Queue {
             OperatorCommand::SetSessionState { session, state } => {
                 self.set_state_of_unheld(sub_queue, &session, state, ctx, step)
             }
+            OperatorCommand::Act(act) => self.act(sub_queue, &act, ctx, step),
+            OperatorCommand::ForgetJob(job) => Ok(self.forget_job(job, ctx, step)),
         }
     }
 

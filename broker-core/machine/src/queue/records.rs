@@ -5,7 +5,7 @@ use super::Queue;
 use crate::CorruptRecord;
 use crate::change::codec::{
     self, RecordKey, id_bucket_key, id_key, overlay_key, overlays_key, peer_key, peer_source_key,
-    slot_key,
+    receipt_key, slot_key,
 };
 use crate::change::{Change, Durability, PreviousLocation};
 use crate::ids::SequenceNumber;
@@ -70,7 +70,9 @@ impl Queue {
                     batch.delete_prefix(&overlays_key(self.id, *sequence));
                 }
             }
-            Change::DeliveryCounted { sequence, .. } => {
+            Change::DeliveryCounted { sequence, .. }
+            | Change::Undeferred { sequence }
+            | Change::Rescheduled { sequence, .. } => {
                 self.write_slot(*sequence, [None, None], batch)
             }
             Change::Abandoned { sequence, overlay, .. }
@@ -96,6 +98,12 @@ impl Queue {
             Change::PeerForgotten { source } => {
                 batch.delete_prefix(&peer_source_key(self.id, source));
             }
+            Change::Receipted(receipt) => {
+                batch.put(&receipt_key(self.id, receipt.step.job), |value| {
+                    codec::write_receipt(receipt, value);
+                });
+            }
+            Change::JobForgotten(job) => batch.delete(&receipt_key(self.id, *job)),
             Change::SessionStateSet { session, state, at } => {
                 let key = self.session_state_key(session);
                 match state {
@@ -277,6 +285,9 @@ impl Queue {
             RecordKey::Peer(source) => {
                 let record = codec::read_peer_record(value).map_err(corrupt)?;
                 self.peers.remember(source, record);
+            }
+            RecordKey::Receipt(job) => {
+                self.receipts.keep(codec::read_receipt(job, value).map_err(corrupt)?);
             }
             RecordKey::SessionState => {
                 let state = codec::read_session_state(value).map_err(corrupt)?;

@@ -262,7 +262,7 @@ const fn count_after_delivery(slot: &Slot) -> u32 {
 
 /// Refuses properties that no message may have, or that exceed the limit of the header without
 /// `reserve` bytes. They count in full in addition to the existing header (SET-10, MSG-26).
-fn refuse_large_header(
+pub(super) fn refuse_large_header(
     slot: &Slot,
     properties: Option<&Overlay>,
     reserve: u64,

@@ -1,6 +1,7 @@
 //! The cost of a step in a large queue, counted in visited slots and moved messages, without a
 //! clock.
 
+mod act;
 mod inspect;
 mod inspect_rows;
 mod leaving;

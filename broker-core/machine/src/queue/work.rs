@@ -100,7 +100,9 @@ impl Queue {
                 OperatorCommand::BreakSession { session, .. } => {
                     ended(self.hold_of(session).map_or(0, |hold| hold.locks.len()))
                 }
-                OperatorCommand::SetSessionState { .. } => 1,
+                // Two more for the receipt of the step, and for a receipt that makes way.
+                OperatorCommand::Act(act) => 2 + self.work_with_overlays(&act.sequences),
+                OperatorCommand::SetSessionState { .. } | OperatorCommand::ForgetJob(_) => 1,
             },
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {
                 with_overlays(peeked(*count_max)) + passed_over()

@@ -505,6 +505,7 @@ fn messages_of(command: &Command) -> impl Iterator<Item = JudgedMessage<'_>> {
         CommandKind::Arrivals(messages) => arrived = messages,
         CommandKind::PeerArrivals(messages) => of_peers = messages,
         CommandKind::Cancel(_)
+        | CommandKind::Act(_)
         | CommandKind::SendVia(_)
         | CommandKind::ListRules { .. }
         | CommandKind::Inspect(_)

@@ -37,12 +37,24 @@ impl Topic {
             }
             Change::PeerTaken { source, record } => self.peers.remember(*source, *record),
             Change::PeerForgotten { source } => self.peers.forget(source),
+            Change::Receipted(receipt) => self.receipts.keep((**receipt).clone()),
+            Change::JobForgotten(job) => self.receipts.forget(*job),
+            Change::Rescheduled { sequence, at, expires_at } => {
+                if let Some(slot) = self.slots.get_mut(*sequence) {
+                    self.schedule.remove(slot.enqueued_at, *sequence);
+                    slot.enqueued_at = *at;
+                    slot.expires_at = *expires_at;
+                    slot.marks.set(Mark::InFlight);
+                    self.in_flight.push_back((stage, *sequence));
+                }
+            }
             Change::OfTopic(change) => self.enact_own(change),
             Change::Removed { .. }
             | Change::Pending { .. }
             | Change::DeliveryCounted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
+            | Change::Undeferred { .. }
             | Change::DeadLettered { .. }
             | Change::Departed { .. } => {
                 self.with_outbox(self.usage.created_at, |outbox| outbox.enact(change, stage));

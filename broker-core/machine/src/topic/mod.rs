@@ -19,6 +19,7 @@
 //! A topic deliberately cannot receive. The other files of this folder are its operations;
 //! `records` converts changes to records and back.
 
+mod act;
 mod admit;
 mod ahead;
 mod arrive;
@@ -52,6 +53,7 @@ use bytes::Bytes;
 use peeklock_model::inspect::Readings;
 use siphasher::sip128::SipHasher24;
 
+use super::act::{ActOnMessages as _, Receipts};
 use super::due::DueIndex;
 use super::duplicate_history::DuplicateHistory;
 use super::excerpt::answer;
@@ -66,7 +68,7 @@ use super::{
     CorruptRecord, Ctx, Machine, MemoryUse, MoveLimit, Preparation, StageNumber, StepOutput,
 };
 use crate::change::{Change, Durability};
-use crate::command::{Command, Counts, DescribedTopic, Outcome, TopicCommand};
+use crate::command::{Command, Counts, DescribedTopic, OperatorCommand, Outcome, TopicCommand};
 use crate::description::TopicDescription;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -99,6 +101,8 @@ pub struct Topic {
     duplicates: Option<Box<DuplicateHistory>>,
     /// Messages that other brokers forwarded here recently.
     peers: Peers,
+    /// Last steps of operators' jobs, also of those on messages of the outbox.
+    receipts: Receipts,
     /// Messages sent via the topic; created with the first one.
     outbox: Option<Box<Queue>>,
     /// Messages with a synced change that is not yet durable, by its stage.
@@ -170,6 +174,7 @@ impl Topic {
             loading: VecDeque::new(),
             duplicates,
             peers: Peers::default(),
+            receipts: Receipts::default(),
             outbox: None,
             in_flight: VecDeque::new(),
             matcher: Matcher::new(),
@@ -348,6 +353,10 @@ impl Machine for Topic {
             Command::Check { operation } => self.check(operation, ctx, step),
             Command::Commit { parts } => self.commit(parts, ctx, step),
             Command::Inspect(inquiry) => self.inspect(sub_queue, &inquiry, ctx.now).map(answer),
+            Command::OfOperator(OperatorCommand::Act(act)) => self.act(sub_queue, &act, ctx, step),
+            Command::OfOperator(OperatorCommand::ForgetJob(job)) => {
+                Ok(self.forget_job(job, ctx, step))
+            }
             Command::Update { .. } | Command::UpdateSubscription { .. } => {
                 Err(Rejection::invalid_operation(format!(
                     "`{}` is a topic, which has other properties",
@@ -517,7 +526,7 @@ impl Machine for Topic {
         MemoryUse {
             messages: self.slots.len() as u64,
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
-                + self.peers.len() as u64,
+                + (self.peers.len() + self.receipts.len()) as u64,
             delayed: self.slots.len() as u64,
             rules: self.matcher.rule_count() as u64,
             sessions: 0,

@@ -44,12 +44,27 @@ impl Topic {
             Change::PeerForgotten { source } => {
                 batch.delete_prefix(&codec::peer_source_key(self.id, source));
             }
+            Change::Receipted(receipt) => {
+                batch.put(&codec::receipt_key(self.id, receipt.step.job), |value| {
+                    codec::write_receipt(receipt, value);
+                });
+            }
+            Change::JobForgotten(job) => batch.delete(&codec::receipt_key(self.id, *job)),
+            Change::Rescheduled { sequence, .. } => {
+                if let Some(slot) = self.slots.get(*sequence) {
+                    let source = self.sources.get(sequence).map(AsRef::as_ref);
+                    batch.put_keep_content(&codec::slot_key(self.id, *sequence), |value| {
+                        codec::write_slot(slot, source, value);
+                    });
+                }
+            }
             Change::OfTopic(change) => self.write_own(change, batch),
             Change::Absorbed { origin } => origin.delete(batch),
             Change::Pending { .. }
             | Change::DeliveryCounted { .. }
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
+            | Change::Undeferred { .. }
             | Change::DeadLettered { .. }
             | Change::Departed { .. } => {
                 if let Some(outbox) = &self.outbox {
@@ -202,6 +217,9 @@ impl Topic {
             RecordKey::Peer(source) => {
                 let record = codec::read_peer_record(value).map_err(corrupt)?;
                 self.peers.remember(source, record);
+            }
+            RecordKey::Receipt(job) => {
+                self.receipts.keep(codec::read_receipt(job, value).map_err(corrupt)?);
             }
             RecordKey::Rule | RecordKey::SessionState => {
                 return Err(corrupt("record of a subscription or a queue in the space of a topic"));

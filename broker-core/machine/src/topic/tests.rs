@@ -1,5 +1,6 @@
 //! Commands to the machine of a topic, without a broker.
 
+mod act;
 mod ahead;
 mod inspect;
 mod publish;

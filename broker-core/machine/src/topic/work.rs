@@ -5,7 +5,9 @@
 use super::Topic;
 use super::transaction::is_published;
 use crate::Machine as _;
-use crate::command::{Command, InboundMessage, PeerArrival, RuleCommand, TopicCommand};
+use crate::command::{
+    Command, InboundMessage, OperatorCommand, PeerArrival, RuleCommand, TopicCommand,
+};
 use crate::ids::EntityId;
 use crate::inspect::Inquiry;
 use crate::limits::Limits;
@@ -34,6 +36,8 @@ pub(super) enum CommandKind<'c> {
     PeerArrivals(&'c [PeerArrival]),
     /// Cancels this number of scheduled messages.
     Cancel(usize),
+    /// Acts on this number of messages of the topic or its outbox.
+    Act(usize),
     /// Sends this number of messages via the topic, without rules.
     SendVia(usize),
     /// Lists rules of a subscription.
@@ -56,6 +60,7 @@ impl<'c> CommandKind<'c> {
             Command::TransferIn { messages, .. } => Self::Arrivals(messages.as_slice()),
             Command::TransferFromPeer { messages, .. } => Self::PeerArrivals(messages.as_slice()),
             Command::CancelScheduled { sequences } => Self::Cancel(sequences.len()),
+            Command::OfOperator(OperatorCommand::Act(act)) => Self::Act(act.sequences.len()),
             Command::SendVia { messages, .. } => Self::SendVia(messages.len()),
             Command::OfTopic(TopicCommand::InSubscription {
                 subscription,
@@ -96,6 +101,8 @@ impl Topic {
         limits: &Limits,
     ) -> u64 {
         let published = 2 + self.subscriptions.len() as u64;
+        let of_outbox =
+            || self.outbox.as_ref().map_or(1, |outbox| outbox.work_of(command, now, limits));
         let work = match CommandKind::of(command) {
             CommandKind::Publish(messages) => published * messages.len() as u64,
             // The overlays of a message become part of it, and are removed at the source.
@@ -123,9 +130,9 @@ impl Topic {
             }
             CommandKind::Inspect(inquiry) => self.work_of_inquiry(inquiry),
             CommandKind::Check(_) | CommandKind::SingleStep => 1,
-            CommandKind::Outbox => {
-                self.outbox.as_ref().map_or(1, |outbox| outbox.work_of(command, now, limits))
-            }
+            // The receipts of the topic as in a queue.
+            CommandKind::Act(count) => of_outbox().max(2 + count as u64),
+            CommandKind::Outbox => of_outbox(),
         };
         work.max(1)
     }

@@ -13,6 +13,7 @@
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
 //! | 21 forwarded by a peer | broker (16), entity (8), sub-queue (1), place (2) | ordinal (8), number (8), enqueued at (8), taken at (8) |
+//! | 22 receipt of a job | job (16) | step (8), at (8), sub-queue (1), then for each message: number (8), result (1) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
 //! In the namespace's space:
@@ -66,15 +67,16 @@ pub use key::{NAMESPACE_SPACE, POLICIES, QUEUE_ENTRY, SUBSCRIPTION_ENTRY, TOPIC_
 pub use key::{
     RecordKey, counters_key, description_key, id_bucket_key, id_key, namespace_facts_key,
     overlay_key, overlays_key, peer_key, peer_source_key, policies_key, queue_entry_key, read_key,
-    rule_key, session_state_key, slot_key, space_key, subscription_entry_key, topic_entry_key,
+    receipt_key, rule_key, session_state_key, slot_key, space_key, subscription_entry_key,
+    topic_entry_key,
 };
 pub use policy::{read_instant, read_policies, write_instant, write_policies};
 use reader::{Reader, write_text};
 pub use record::{
     Counters, NamespaceFacts, SessionStateRecord, read_acceptance, read_counters,
-    read_namespace_facts, read_peer_record, read_session_state, read_subscription_entry,
-    write_acceptance, write_counters, write_namespace_facts, write_peer_record,
-    write_session_state, write_subscription_entry,
+    read_namespace_facts, read_peer_record, read_receipt, read_session_state,
+    read_subscription_entry, write_acceptance, write_counters, write_namespace_facts,
+    write_peer_record, write_receipt, write_session_state, write_subscription_entry,
 };
 pub use rule::{read_rule, write_rule};
 pub use slot::{read_delay, read_slot, write_delay, write_slot};

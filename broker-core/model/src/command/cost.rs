@@ -6,7 +6,8 @@
 use bytes::Bytes;
 
 use super::{
-    Command, InboundMessage, OperatorCommand, RuleCommand, SessionCommand, Settlement, TopicCommand,
+    Act, Command, Deed, InboundMessage, OperatorCommand, RuleCommand, SessionCommand, Settlement,
+    TopicCommand,
 };
 use crate::ids::ReceiverId;
 use crate::inspect::{HeadQuery, Inquiry, LockQuery, ROW_COUNT_MAX, SessionQuery, TimelineQuery};
@@ -22,6 +23,8 @@ const SESSION_NAME_BYTES_MAX: u64 = 4 * 128;
 /// Memory for each peeked message before its content is loaded: its facts, and the reference to its
 /// content.
 const PEEKED_BYTES: u64 = 384;
+/// Memory for the result of a message that an operator acts on.
+const ACTED_BYTES: u64 = 16;
 /// Memory for each row of an excerpt, without the facts of a message.
 const INSPECTED_ROW_BYTES: u64 = 256;
 
@@ -213,7 +216,9 @@ impl Command {
             Self::OfOperator(command) => match command {
                 OperatorCommand::BreakLocks { .. }
                 | OperatorCommand::BreakSession { .. }
-                | OperatorCommand::SetSessionState { .. } => false,
+                | OperatorCommand::SetSessionState { .. }
+                | OperatorCommand::Act(_)
+                | OperatorCommand::ForgetJob(_) => false,
             },
             Self::Send { .. }
             | Self::SendBatch { .. }
@@ -276,8 +281,11 @@ impl OperatorCommand {
         match self {
             Self::BreakLocks { sequences, .. } => Cost::of_count(sequences.len()),
             Self::SetSessionState { state: Some(state), .. } => state_cost(state),
+            Self::Act(act) => act_cost(act),
             // Clearing a state frees storage.
-            Self::SetSessionState { state: None, .. } | Self::BreakSession { .. } => Cost::PLAIN,
+            Self::SetSessionState { state: None, .. }
+            | Self::BreakSession { .. }
+            | Self::ForgetJob(_) => Cost::PLAIN,
         }
     }
 }
@@ -308,6 +316,21 @@ impl RuleCommand {
 /// Cost of storing the state of a session.
 fn state_cost(state: &Bytes) -> Cost {
     Cost { stored: Some(stored_state(state)), ..Cost::of_bytes(state.len() as u64) }
+}
+
+/// Cost of a step of an operator. Only reason and description of dead letters need storage: each
+/// message gets its own.
+fn act_cost(act: &Act) -> Cost {
+    let count = act.sequences.len() as u64;
+    let text = act.deed.text_bytes();
+    let stored = matches!(act.deed, Deed::DeadLetter { .. }).then(|| Stored {
+        bytes: count
+            .saturating_mul(text.saturating_add(RECORD_OVERHEAD_BYTES))
+            .saturating_add(RECORD_OVERHEAD_BYTES),
+        published: 0,
+    });
+    let bytes = count.saturating_mul(ACTED_BYTES).saturating_add(text);
+    Cost { bytes, stored, ..Cost::of_count(act.sequences.len()) }
 }
 
 /// Memory of the answer to a peek for `count_max` messages, before their contents have room.

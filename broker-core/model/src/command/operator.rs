@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 
-use crate::ids::SequenceNumber;
+use super::Act;
+use crate::ids::{JobId, SequenceNumber};
 
 /// Maximum number of locks that one command ends.
 pub const BROKEN_LOCK_COUNT_MAX: usize = 500;
@@ -35,4 +36,9 @@ pub enum OperatorCommand {
         /// The new state.
         state: Option<Bytes>,
     },
+    /// Acts on messages that are named by number (CON-12). A repeated step of a job changes nothing
+    /// (CON-15). Answer: [`super::Outcome::Acted`].
+    Act(Box<Act>),
+    /// Forgets the receipt of a job that has ended. Answer: [`super::Outcome::Done`].
+    ForgetJob(JobId),
 }

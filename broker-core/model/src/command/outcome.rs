@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Described, DescribedSubscription, DescribedTopic};
+use super::{ActedMessage, Described, DescribedSubscription, DescribedTopic};
 use crate::error::Rejection;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::inspect::Excerpt;
@@ -52,6 +52,8 @@ pub enum Outcome<M, S, W> {
     Deleted(u64),
     /// Number of ended locks of messages, or of sessions (CON-26).
     LocksBroken(u64),
+    /// Results for each message of a step, in the order of the command (CON-12).
+    Acted(Vec<ActedMessage>),
     /// The description with its runtime part.
     Described(Box<Described>),
     /// The description of a topic with its runtime part.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::OperatorCommand;
+use crate::command::{Act, Deed, OperatorCommand};
 use crate::contract::auditor::AUDIT_TEXT_BYTES_MAX;
 use crate::declaration;
 use crate::description::{
@@ -66,6 +66,18 @@ pub(super) fn request_text(request: &Management) -> String {
             Some(state) => format!("session {session:?}, {} bytes", state.len()),
             None => format!("session {session:?}, no state"),
         },
+        Management::Operate(OperatorCommand::Act(act)) => {
+            let Act { step, sequences, deed, breaks_locks } = &**act;
+            let deed = match deed {
+                Deed::Delete => "delete",
+                Deed::DeadLetter { .. } => "dead-letter",
+                Deed::Undefer => "undefer",
+                Deed::Reschedule(_) => "reschedule",
+            };
+            let locks = if *breaks_locks { ", breaking locks" } else { "" };
+            let step = step.map(|step| format!(", step {} of job {}", step.number, step.job));
+            format!("{deed} {}{locks}{}", numbers(sequences), step.unwrap_or_default())
+        }
         Management::CloseClient(client) => format!("client {}", client.0),
         _ => String::new(),
     }

@@ -39,13 +39,15 @@ pub(super) enum Kind {
     DeleteBatch,
     DeleteDeferred,
     BreakLocks,
+    Act,
+    ForgetJob,
     Update,
     Describe,
     Inspect,
     Transact,
 }
 
-const WEIGHTS: [(Kind, u64); 21] = [
+const WEIGHTS: [(Kind, u64); 23] = [
     (Kind::Send, 22),
     (Kind::Schedule, 5),
     (Kind::SendBatch, 6),
@@ -63,6 +65,8 @@ const WEIGHTS: [(Kind, u64); 21] = [
     (Kind::DeleteBatch, 3),
     (Kind::DeleteDeferred, 3),
     (Kind::BreakLocks, 2),
+    (Kind::Act, 6),
+    (Kind::ForgetJob, 1),
     (Kind::Update, 4),
     (Kind::Describe, 1),
     (Kind::Inspect, 6),

@@ -66,6 +66,9 @@ impl Subject {
             Ok(MachineOutcome::Granted { unused }) => Reply::Granted(unused),
             Ok(MachineOutcome::Deleted(count)) => Reply::Deleted(count),
             Ok(MachineOutcome::LocksBroken(count)) => Reply::LocksBroken(count),
+            Ok(MachineOutcome::Acted(messages)) => Reply::Acted(
+                messages.iter().map(|message| (message.sequence.0, message.result)).collect(),
+            ),
             Ok(MachineOutcome::Described(described)) => {
                 Reply::Described(Box::new(report(*described)))
             }
@@ -257,6 +260,8 @@ impl Subject {
                 let (sequences, counts) = (numbers(sequences), *counts);
                 Command::OfOperator(OperatorCommand::BreakLocks { sequences, counts })
             }
+            Operation::Act(act) => Command::OfOperator(OperatorCommand::Act(act.clone())),
+            Operation::ForgetJob(job) => Command::OfOperator(OperatorCommand::ForgetJob(*job)),
             Operation::Update { description, read_at } => {
                 Command::Update { description: description.clone(), read_at: *read_at }
             }
@@ -357,6 +362,7 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
     match operation {
         Operation::CancelScheduled(_)
         | Operation::DeleteDeferred { .. }
+        | Operation::ForgetJob(_)
         | Operation::Update { .. }
         | Operation::Settle {
             settlement:
@@ -379,6 +385,7 @@ pub(super) const fn rests_on_change(operation: &Operation) -> bool {
         | Operation::Peek { .. }
         | Operation::DeleteBatch { .. }
         | Operation::BreakLocks { .. }
+        | Operation::Act(_)
         | Operation::Check(_)
         | Operation::Commit(_)
         | Operation::Inspect(_)

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use peeklock_client::{
     Client, ConsumerOptions, Delivery, Received, Receiver, Refusal, Sender, SessionReceiver,
 };
-use peeklock_core::command::{ReceiveMode, SessionFilter};
+use peeklock_core::command::{Act, Deed, ReceiveMode, SessionFilter};
 use peeklock_core::contract::{AuditQuery, Right, Rights};
 use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{ClientId, HeadQuery, Question};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
@@ -210,6 +210,13 @@ impl Hands {
             "break locks" => {
                 admin.break_locks(from, vec![SequenceNumber(9)], false).await.map(drop)?
             }
+            "act on messages" => {
+                let sequences = vec![SequenceNumber(9)];
+                let deed = Deed::Undefer;
+                let act = Act { step: None, sequences, deed, breaks_locks: false };
+                admin.act(from, act).await.map(drop)?
+            }
+            "forget job" => admin.forget_job(from, JobId(1)).await?,
             "break session" => admin.break_session(sessions, "none", true).await.map(drop)?,
             "set state of session" => admin.set_session_state(sessions, "none", None).await?,
             "close client" => admin.close_client(ClientId(u64::MAX)).await?,

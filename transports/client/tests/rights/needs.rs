@@ -57,6 +57,8 @@ const AT_PLACE: &[Operation] = &[
     ("session state", &[("held", &[Listen])]),
     ("set session state", &[("held", &[Listen])]),
     ("break locks", &[("orders", &[Listen]), ("orders", &[Send])]),
+    ("act on messages", &[("orders", &[Listen]), ("orders", &[Send])]),
+    ("forget job", &[("orders", &[Listen]), ("orders", &[Send])]),
     ("break session", &[("held", &[Listen]), ("held", &[Send])]),
     ("set state of session", &[("held", &[Listen]), ("held", &[Send])]),
     ("delete deferred", &[("orders", &[Manage])]),
@@ -172,7 +174,13 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::DeleteBatch => &["delete batch", "delete most", "purge"],
         Action::DeleteUnlocked => &["delete unlocked"],
         Action::DeleteDeferred => &["delete deferred"],
-        Action::Operate => &["break locks", "break session", "set state of session"],
+        Action::Operate => &[
+            "act on messages",
+            "forget job",
+            "break locks",
+            "break session",
+            "set state of session",
+        ],
         Action::CloseClients => &["close client"],
         Action::ReadAudit => &["read audit"],
         Action::Create => &[

@@ -202,6 +202,7 @@ async fn respond(
         | Managed::Sessions(_)
         | Managed::Deleted(_)
         | Managed::LocksBroken(_)
+        | Managed::Acted(_)
         | Managed::KeysOfPolicies(_) => return Err(Refusal::unexpected()),
     })
 }

@@ -7,9 +7,10 @@
 //!
 //! `route.rs` parses paths. Each management resource has a file that maps its operations to
 //! management requests of the core; `manage.rs` carries these out and answers. `messages` and
-//! `lock` have the operations on messages and locks, and `operate` has operations on locks, sessions
-//! and clients of others.
+//! `lock` have the operations on messages and locks, `operate` has operations on locks, sessions
+//! and clients of others, and `act` on messages that are named by number.
 
+mod act;
 mod audit;
 mod content;
 mod inspect;
@@ -83,13 +84,14 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Downloads
         | ApiRoute::Watch
         | ApiRoute::Search
+        | ApiRoute::Act { .. }
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Explain { .. }
         | ApiRoute::PolicyKeys { .. }
         | ApiRoute::RegenerateKey { .. } => "POST, OPTIONS",
         ApiRoute::SessionState { .. } => "GET, HEAD, PUT, DELETE, OPTIONS",
-        ApiRoute::Client { .. } => "DELETE, OPTIONS",
+        ApiRoute::Client { .. } | ApiRoute::Receipt { .. } => "DELETE, OPTIONS",
         ApiRoute::Messages { .. } => "GET, HEAD, POST, OPTIONS",
         ApiRoute::Message { name, .. } => messages::methods(name)?,
         ApiRoute::Lock { operation, .. } => lock::methods(operation)?,
@@ -123,6 +125,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
         | ApiRoute::SessionState { .. }
+        | ApiRoute::Act { .. }
+        | ApiRoute::Receipt { .. }
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Client { .. }
@@ -214,6 +218,8 @@ pub(crate) async fn dispatch(
             Method::DELETE => operate::clear_state(exchange, payload, path, session).await,
             _ => content::session_state(exchange, path, session).await,
         },
+        ApiRoute::Act { path } => act::act(exchange, payload, path).await,
+        ApiRoute::Receipt { path, job } => act::forget_job(exchange, payload, path, job).await,
         ApiRoute::LockBreak { path } => operate::break_locks(exchange, payload, path).await,
         ApiRoute::SessionBreak { path, session } => {
             operate::break_session(exchange, payload, path, session).await

@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    audit, content, inspect, lock, messages, namespace, operate, policies, queues, rules, search,
-    sessions, sign_in, subscriptions, topics, watch,
+    act, audit, content, inspect, lock, messages, namespace, operate, policies, queues, rules,
+    search, sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -94,6 +94,7 @@ pub fn openapi_json() -> String {
         audit::Operations::openapi(),
         sign_in::Operations::openapi(),
         operate::Operations::openapi(),
+        act::Operations::openapi(),
     ] {
         document.merge(operations);
     }

@@ -116,7 +116,8 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/messages/delete-batch" | "/messages/purge") => Action::DeleteBatch,
         ("post", "/messages/delete-unlocked") => Action::DeleteUnlocked,
         ("delete", "/messages/{sequenceNumber}") => Action::DeleteDeferred,
-        ("post", "/locks/break" | "/sessions/{sessionId}/break")
+        ("post", "/locks/break" | "/sessions/{sessionId}/break" | "/messages/act")
+        | ("delete", "/receipts/{job}")
         | ("put" | "delete", "/sessions/{sessionId}/state") => Action::Operate,
         ("delete", "/clients/{client}") => Action::CloseClients,
         ("get", "/audit" | "/audit/export") => Action::ReadAudit,

@@ -80,6 +80,65 @@ async fn session_is_broken_and_its_state_is_set() {
     server.stop().await;
 }
 
+/// CON-12, CON-15: messages are deleted, dead-lettered, undeferred and rescheduled by number. A
+/// repeated step of a job changes nothing until the job is forgotten.
+#[tokio::test]
+async fn messages_are_acted_on_by_number() {
+    let server = Server::start().await;
+    for body in ["a", "b", "c"] {
+        server.send(body).await;
+    }
+    let act = async |numbers: &[u64], deed: serde_json::Value, more: serde_json::Value| {
+        let mut body = json!({ "sequenceNumbers": numbers, "deed": deed });
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        server.ask(&format!("POST {Q}/messages/act"), &body.to_string()).await
+    };
+    let messages = |results: &[(u64, &str)]| {
+        let message =
+            |(number, result): &(u64, &str)| json!({ "sequenceNumber": number, "result": result });
+        json!({ "messages": results.iter().map(message).collect::<Vec<_>>() })
+    };
+    let job = "0000000000000000000000000000000b";
+    let step = json!({ "step": { "job": job, "number": 1 } });
+    for _ in 0..2 {
+        let dead = json!({ "deadLetter": { "reason": "wrong" } });
+        let done = act(&[1, 7], dead, step.clone()).await;
+        let expected = messages(&[(1, "done"), (7, "notFound")]);
+        assert_eq!((done.status, done.json()), (200, expected));
+    }
+    let other = act(&[2], json!({ "delete": {} }), step).await;
+    assert_eq!(other.json()["code"], "InvalidOperation");
+    let forgotten = server.ask(&format!("DELETE {Q}/receipts/{job}"), "").await;
+    assert_eq!(forgotten.status, 204);
+    let receive = server.ask(&format!("POST {Q}/messages/receive"), "{}").await.json();
+    let token = receive["messages"][0]["lockToken"].as_str().unwrap();
+    let locked = act(&[2], json!({ "delete": {} }), json!({})).await;
+    assert_eq!(locked.json(), messages(&[(2, "locked")]));
+    let broken = act(&[2], json!({ "delete": {} }), json!({ "breakLocks": true })).await;
+    assert_eq!(broken.json(), messages(&[(2, "done")]));
+    let settled = server.ask(&format!("POST {Q}/locks/{token}/complete"), "").await;
+    assert_eq!(settled.json()["code"], "MessageLockLost");
+    let wrong = act(&[3], json!({ "undefer": {} }), json!({})).await;
+    assert_eq!(wrong.json(), messages(&[(3, "wrongState")]));
+    let moved = act(&[3], json!({ "reschedule": { "later": "PT1H" } }), json!({})).await;
+    assert_eq!(moved.json(), messages(&[(3, "wrongState")]));
+    for deed in [
+        json!({ "reschedule": { "later": "PT1H", "earlier": "PT1H" } }),
+        json!({ "reschedule": { "by": "PT1H" } }),
+        json!({ "purge": {} }),
+        json!({ "deadLetter": { "reason": "x".repeat(5_000) } }),
+    ] {
+        assert_eq!(act(&[3], deed.clone(), json!({})).await.status, 400, "{deed}");
+    }
+    let many: Vec<u64> = (1..=257).collect();
+    assert_eq!(act(&many, json!({ "delete": {} }), json!({})).await.status, 400);
+    let refused = server.ask(&format!("DELETE {Q}/receipts/job"), "").await;
+    assert_eq!(refused.status, 400);
+    server.stop().await;
+}
+
 /// CON-24: an idle connection is closed at once; a number without a client is not found.
 #[tokio::test]
 async fn client_over_http_is_closed() {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use peeklock_client::Received;
-use peeklock_core::command::{Described, DescribedSubscription, DescribedTopic};
+use peeklock_core::command::{ActedMessage, Described, DescribedSubscription, DescribedTopic};
 use peeklock_core::inspect::Findings;
 use peeklock_core::message::Message;
 use peeklock_core::policies::{PolicyDescription, PolicyKeys};
@@ -12,8 +12,8 @@ use peeklock_json::ReceivedView;
 
 use crate::frame::message::SentMessage;
 use crate::operation::{
-    ExplanationView, FindingsView, PolicyKeysView, PolicyView, QueueView, RuleForm, SessionState,
-    SubscriptionView, TopicView,
+    ActedView, ExplanationView, FindingsView, PolicyKeysView, PolicyView, QueueView, RuleForm,
+    SessionState, SubscriptionView, TopicView,
 };
 
 /// Error of a text that is not a valid message or rule.
@@ -67,6 +67,12 @@ pub fn session_state_to_json(session_id: &str, state: Option<&Bytes>) -> String 
         state: SessionState,
     }
     written(&Of { session_id, state: SessionState { state: state.cloned() } })
+}
+
+/// Formats the results for messages that an operator acted on as one JSON object.
+#[must_use]
+pub fn acted_to_json(messages: Vec<ActedMessage>) -> String {
+    written(&ActedView::from(messages))
 }
 
 /// Formats the rows of findings, each as one line of JSON; findings without rows as one line.

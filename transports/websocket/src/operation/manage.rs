@@ -13,7 +13,7 @@ use peeklock_core::Broker;
 use peeklock_core::command::OperatorCommand;
 use peeklock_core::description::{Cleared, EntityKind, Patch};
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{ClientId, Question};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 
@@ -101,6 +101,10 @@ schema! {
         95 "setStateOfSession" SetStateOfSession(SetStateOfSession),
         /// Closes the connection of a client (CON-24).
         96 "closeClient" CloseClient(CloseClient),
+        /// Acts on messages that are named by number (CON-12).
+        97 "act" Act(ActOnMessages),
+        /// Forgets the receipt of a job that has ended (CON-15).
+        98 "forgetJob" ForgetJob(ForgetJob),
     }
 }
 
@@ -137,6 +141,8 @@ impl ManageOperation {
             | Self::BreakLocks(BreakLocks { path, .. })
             | Self::BreakSession(BreakSession { path, .. })
             | Self::SetStateOfSession(SetStateOfSession { path, .. })
+            | Self::Act(ActOnMessages { path, .. })
+            | Self::ForgetJob(ForgetJob { path, .. })
             | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. }) => Some(path),
             Self::CloseClient(_)
             | Self::ListQueues(_)
@@ -244,6 +250,12 @@ impl ManageOperation {
                 let session = session_id.into();
                 Management::Operate(OperatorCommand::SetSessionState { session, state })
             }
+            Self::Act(ActOnMessages { act, .. }) => {
+                Management::Operate(OperatorCommand::Act(Box::new(act.try_into()?)))
+            }
+            Self::ForgetJob(ForgetJob { job, .. }) => {
+                Management::Operate(OperatorCommand::ForgetJob(JobId(job.0)))
+            }
             Self::CloseClient(CloseClient { client }) => Management::CloseClient(ClientId(client)),
         })
     }
@@ -285,6 +297,7 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
         Managed::CarriedOut(done) => Notice::CarriedOut(Box::new(PlanResultView::from(&*done))),
         Managed::Findings(findings) => Notice::Findings(Box::new(FindingsView::from(*findings))),
         Managed::LocksBroken(count) => Notice::LocksBroken(LocksBroken { count }),
+        Managed::Acted(messages) => Notice::Acted(messages.into()),
         Managed::Namespace(_)
         | Managed::Paths(_)
         | Managed::Sessions(_)
@@ -316,6 +329,7 @@ mod of_client {
 
     use super::*;
     use crate::frame::message::SentMessage;
+    use crate::frame::text::Guid;
     use crate::operation::{DeleteUnlocked, ListSessions, Operation};
 
     /// The operation that makes a request; none for requests that need a link, or that other
@@ -478,6 +492,12 @@ mod of_client {
                 let session_id = session.into();
                 ManageOperation::SetStateOfSession(SetStateOfSession { path, session_id, state })
             }
+            Management::Operate(OperatorCommand::Act(act)) => {
+                ManageOperation::Act(ActOnMessages { path, act: ActForm::from(*act) })
+            }
+            Management::Operate(OperatorCommand::ForgetJob(JobId(job))) => {
+                ManageOperation::ForgetJob(ForgetJob { path, job: Guid(job) })
+            }
             Management::CloseClient(ClientId(client)) => {
                 ManageOperation::CloseClient(CloseClient { client })
             }
@@ -526,6 +546,7 @@ mod of_client {
             Notice::Findings(view) => Managed::Findings(Box::new((*view).try_into().ok()?)),
             Notice::Deleted(deleted) => Managed::Deleted(deleted.count),
             Notice::LocksBroken(broken) => Managed::LocksBroken(broken.count),
+            Notice::Acted(view) => Managed::Acted(view.into()),
             Notice::Error(_)
             | Notice::Welcome(_)
             | Notice::Accepted(_)

@@ -67,6 +67,7 @@ impl Notice {
             | Self::Policy(_)
             | Self::Policies(_)
             | Self::PolicyKeys(_)
+            | Self::Acted(_)
             | Self::Explained(_) => 2 * written(),
             // Also twice their size, but computed without writing them: they may be the largest of
             // all notices.

@@ -498,6 +498,37 @@ fn closed_client_returns_its_messages_uncounted() {
     });
 }
 
+/// CON-12, CON-15: messages are acted on by number, and a repeated step changes nothing.
+#[test]
+fn operator_acts_on_messages_by_number() {
+    run(async {
+        let server = Server::start().await;
+        server.put(&["a", "b"]).await;
+        let mut client = server.client().await;
+        let job = "00000000-0000-0000-0000-00000000000b";
+        let act = json!({
+            "path": "q",
+            "act": {
+                "sequenceNumbers": [2, 3],
+                "deed": { "deadLetter": { "description": "wrong" } },
+                "step": { "job": job, "number": 1 },
+            },
+        });
+        let results = json!({ "messages": [
+            { "sequenceNumber": 2, "result": "done" },
+            { "sequenceNumber": 3, "result": "notFound" },
+        ] });
+        for _ in 0..2 {
+            assert_eq!(client.ask("act", act.clone()).await["acted"], results);
+        }
+        let forget = json!({ "path": "q", "job": job });
+        assert_eq!(client.ask("forgetJob", forget).await["done"], json!({}));
+        let again = client.ask("act", act).await;
+        assert_eq!(again["acted"]["messages"][0]["result"], "notFound");
+        server.stop().await;
+    });
+}
+
 /// CON-26: a broken lock delivers its message to another receiver, and the holder's settlement
 /// fails.
 #[test]

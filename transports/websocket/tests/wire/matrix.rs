@@ -309,6 +309,12 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
         of_q("breakSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
         of_q("setStateOfSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
+        of_q(
+            "act",
+            json!({ "path": "q", "act": { "sequenceNumbers": [9], "deed": { "undefer": {} } } }),
+            Action::Operate,
+        ),
+        of_q("forgetJob", json!({ "path": "q", "job": "b".repeat(32) }), Action::Operate),
         row("closeClient", json!({ "client": u64::MAX }), Action::CloseClients, ""),
     ]
 }

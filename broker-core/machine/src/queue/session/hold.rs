@@ -14,6 +14,16 @@ use crate::time::Timestamp;
 use crate::{Ctx, StepOutput};
 
 impl Queue {
+    /// Deadline in the past if a session has expired and is not emptied yet, or its hold has ended
+    /// and is not returned yet.
+    pub(in crate::queue) fn cleanup_deadline(&self) -> Option<Timestamp> {
+        let is_behind = self
+            .sessions
+            .as_ref()
+            .is_some_and(|sessions| !sessions.expiring.is_empty() || sessions.is_ending());
+        is_behind.then_some(Timestamp::NONE)
+    }
+
     /// Carries out a command of a session's holder; refuses it without the lock (SES-15).
     pub(in crate::queue) fn in_session(
         &mut self,

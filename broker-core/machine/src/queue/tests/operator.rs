@@ -9,7 +9,7 @@ use crate::condition::Condition;
 const MAIN: SubQueue = SubQueue::Main;
 
 /// The answer to a command of an operator.
-fn operate(
+pub(super) fn operate(
     stand: &mut Stand,
     sub_queue: SubQueue,
     command: OperatorCommand,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use peeklock_machine::Machine as _;
 use peeklock_machine::queue::Queue;
 use peeklock_model::command::{
-    Command, Drain, LinkEnd, OperatorCommand, ReceiveMode, RuleCommand, SessionCommand,
-    SessionFilter, Settlement, TopicCommand,
+    Act, Command, Deed, Drain, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
+    RuleCommand, SessionCommand, SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_model::inspect::{
     HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockOrder, LockQuery, SessionOrder,
@@ -17,7 +17,7 @@ use peeklock_model::transaction::{Operation, Part};
 use peeklock_model::transfer::peer::PeerSource;
 use peeklock_model::transfer::{Arrival, Departure, ListNumber, Origin, WhenFull};
 use peeklock_words::description::{QueueDescription, SubscriptionDescription, TopicDescription};
-use peeklock_words::ids::{EntityId, LockToken, ReceiverId, SequenceNumber, Ticket};
+use peeklock_words::ids::{EntityId, JobId, LockToken, ReceiverId, SequenceNumber, Ticket};
 use peeklock_words::limits::Limits;
 use peeklock_words::message::{Overlay, Value};
 use peeklock_words::path::SubQueue;
@@ -28,7 +28,7 @@ use super::World;
 use crate::{Random, config, now};
 
 /// Number of kinds of commands for a queue.
-pub(super) const QUEUE_KINDS: u64 = 36;
+pub(super) const QUEUE_KINDS: u64 = 38;
 
 impl Random {
     fn of<T: Copy>(&mut self, all: &[T]) -> Option<T> {
@@ -231,8 +231,28 @@ impl Random {
                 let session = "other".into();
                 Command::OfOperator(OperatorCommand::SetSessionState { session, state })
             }
+            35 => Command::OfOperator(OperatorCommand::Act(Box::new(self.act(sequences)))),
+            36 => Command::OfOperator(OperatorCommand::ForgetJob(JobId(1))),
             _ => Command::Describe,
         }
+    }
+
+    fn act(&mut self, mut sequences: Vec<SequenceNumber>) -> Act {
+        sequences.sort_unstable();
+        sequences.dedup();
+        let job = JobId(u128::from(self.below(10)));
+        let deed = match self.below(4) {
+            0 => Deed::Delete,
+            1 => Deed::DeadLetter {
+                reason: self.one_in(2).then(|| self.text(500).into()),
+                description: self.one_in(2).then(|| self.text(500).into()),
+            },
+            2 => Deed::Undefer,
+            _ => Deed::Reschedule(NewInstant::Later(TimeSpan::from_minutes(1))),
+        };
+        let number = self.below(1_000_000);
+        let step = self.one_in(2).then_some(JobStep { job, number });
+        Act { step, sequences, deed, breaks_locks: self.one_in(2) }
     }
 }
 

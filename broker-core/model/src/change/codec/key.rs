@@ -3,7 +3,7 @@
 
 use super::reader::{Read, Reader};
 use super::record::sub_queue_code;
-use crate::ids::{EntityId, SequenceNumber};
+use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::store::{Key, SPACE_BYTES};
 use crate::time::Timestamp;
 use crate::transfer::peer::PeerSource;
@@ -32,6 +32,7 @@ const SLOT: u8 = 0x10;
 const OVERLAY: u8 = 0x11;
 const ID: u8 = 0x20;
 const PEER: u8 = 0x21;
+const RECEIPT: u8 = 0x22;
 const SESSION_STATE: u8 = 0x30;
 
 /// Record that a key of an entity's space names.
@@ -56,6 +57,8 @@ pub enum RecordKey {
     },
     /// A message that a source at another broker has forwarded.
     Peer(PeerSource),
+    /// The receipt of a job.
+    Receipt(JobId),
     /// The state of a session.
     SessionState,
 }
@@ -138,6 +141,12 @@ pub fn peer_source_key(id: EntityId, source: &PeerSource) -> Key {
         .then(&[sub_queue_code(source.sub_queue)])
 }
 
+/// Returns the key of the receipt of a job.
+#[must_use]
+pub fn receipt_key(id: EntityId, job: JobId) -> Key {
+    space_key(id).then(&[RECEIPT]).then(&job.0.to_be_bytes())
+}
+
 /// Returns the key of a session's state. It has a keyed hash of the session id, because an id can
 /// be longer than a key.
 #[must_use]
@@ -201,6 +210,7 @@ pub fn read_key(key: &[u8]) -> Read<RecordKey> {
             reader.u16()?;
             RecordKey::Peer(source)
         }
+        RECEIPT => RecordKey::Receipt(JobId(reader.u128()?)),
         SESSION_STATE => {
             reader.u128()?;
             RecordKey::SessionState

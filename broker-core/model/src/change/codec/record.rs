@@ -3,7 +3,8 @@
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_text};
-use crate::ids::{EntityId, SequenceNumber};
+use crate::command::{ActResult, ActedMessage, JobStep, Receipt};
+use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
 use crate::transfer::peer::PeerRecord;
@@ -124,6 +125,36 @@ pub fn read_peer_record(value: &[u8]) -> Read<PeerRecord> {
     };
     reader.end()?;
     Ok(found)
+}
+
+/// Writes the receipt of a job.
+pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
+    value.push(VERSION);
+    value.extend_from_slice(&receipt.step.number.to_be_bytes());
+    value.extend_from_slice(&receipt.at.ticks().to_be_bytes());
+    value.push(sub_queue_code(receipt.sub_queue));
+    for message in &receipt.messages {
+        value.extend_from_slice(&message.sequence.0.to_be_bytes());
+        value.push(message.result as u8);
+    }
+}
+
+/// Reads the receipt of a job.
+///
+/// # Errors
+/// A description of the error in the value.
+pub fn read_receipt(job: JobId, value: &[u8]) -> Read<Receipt> {
+    let mut reader = Reader::new(value);
+    reader.version()?;
+    let step = JobStep { job, number: reader.u64()? };
+    let (at, sub_queue) = (reader.instant()?, reader.sub_queue()?);
+    let mut messages = Vec::new();
+    while reader.end().is_err() {
+        let sequence = SequenceNumber(reader.u64()?);
+        let result = ActResult::ALL.get(usize::from(reader.u8()?)).ok_or("unknown result")?;
+        messages.push(ActedMessage { sequence, result: *result });
+    }
+    Ok(Receipt { step, at, sub_queue, messages })
 }
 
 /// Writes the record of a session's state.

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::change::slot::{Mark, Marks, Slot, SlotState};
+use crate::command::{ActResult, ActedMessage, JobStep, Receipt};
 use crate::description::{
     EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
     SubscriptionDescription, TopicDescription,
 };
-use crate::ids::{EntityId, SequenceNumber};
+use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::policy::{KeyText, PolicyDescription, PolicyKeys, Right, Rights};
@@ -206,6 +207,33 @@ fn peer_records_stay_readable() {
           \0\0\0\0\0\0\0\x12\x01\0\x01"
     );
     assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Peer(source)));
+}
+
+/// CON-15, DESIGN D11: the receipt of a job.
+#[test]
+fn receipts_stay_readable() {
+    let golden = b"\x01\0\0\0\0\0\0\x04\x01\x11\x12\x13\x14\x15\x16\x17\x18\x01\
+        \0\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\0\x2b\x02";
+    let message = |number, result| ActedMessage { sequence: SequenceNumber(number), result };
+    let job = JobId(0xb0b);
+    let receipt = Receipt {
+        step: JobStep { job, number: 1_025 },
+        at: Timestamp::from_ticks(0x1112_1314_1516_1718),
+        sub_queue: SubQueue::DeadLetter,
+        messages: vec![message(42, ActResult::Done), message(43, ActResult::Locked)],
+    };
+    let mut written = Vec::new();
+    write_receipt(&receipt, &mut written);
+    assert_eq!(written, golden);
+    assert_eq!(read_receipt(job, golden), Ok(receipt));
+    assert!(read_receipt(job, &golden[..golden.len() - 1]).is_err());
+    assert!(read_receipt(job, &[&golden[..golden.len() - 1], b"\x07"].concat()).is_err());
+    for (code, result) in (0u8..).zip(ActResult::ALL) {
+        assert_eq!(result as u8, code);
+    }
+    let key = receipt_key(EntityId(7), job);
+    assert_eq!(key.as_bytes(), b"\0\0\0\0\0\0\0\x07\x22\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0b");
+    assert_eq!(read_key(key.as_bytes()), Ok(RecordKey::Receipt(job)));
 }
 
 /// A record that is too short, too long or of an unknown version is rejected.

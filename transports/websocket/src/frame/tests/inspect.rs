@@ -33,6 +33,7 @@ pub(super) fn operations() -> Vec<Operation> {
         let state = state.map(Bytes::from_static);
         SetStateOfSession { path: path(), session_id: session_id(), state }
     };
+    let act = |json: &str| ActOnMessages { path: path(), act: read(json) };
     let commands = [
         ManageOperation::BreakLocks(BreakLocks {
             path: path(),
@@ -48,6 +49,14 @@ pub(super) fn operations() -> Vec<Operation> {
         ManageOperation::SetStateOfSession(state(Some(&[0xff, 0x00]))),
         ManageOperation::SetStateOfSession(state(None)),
         ManageOperation::CloseClient(CloseClient { client: 12 }),
+        ManageOperation::Act(act(
+            r#"{"sequenceNumbers":[7,9],"deed":{"deadLetter":{"reason":"wrong"}},"breakLocks":true,
+            "step":{"job":"00000000-0000-0000-0000-000000000b0b","number":3}}"#,
+        )),
+        ManageOperation::Act(act(
+            r#"{"sequenceNumbers":[7],"deed":{"reschedule":{"later":"PT1H"}}}"#,
+        )),
+        ManageOperation::ForgetJob(ForgetJob { path: path(), job: Guid(0xb0b) }),
     ];
     let commands = commands.into_iter().map(|command| Operation::Manage(Box::new(command)));
     questions.into_iter().map(operation).chain(commands).collect()
@@ -109,7 +118,10 @@ pub(super) fn notices() -> Vec<Notice> {
         format!(r#"{{"tap":{{"tap":3,"heads":[{head}],"omitted":1204,{now}}}}}"#),
     ];
     let findings = findings.into_iter().map(|it| Notice::Findings(Box::new(read(&it))));
-    findings.chain([Notice::LocksBroken(LocksBroken { count: 2 })]).collect()
+    let acted = r#"{"messages":[{"sequenceNumber":7,"result":"done"},
+        {"sequenceNumber":9,"result":"locked"}]}"#;
+    let counts = [Notice::LocksBroken(LocksBroken { count: 2 }), Notice::Acted(read(acted))];
+    findings.chain(counts).collect()
 }
 
 /// Frames must not differ from the released ones.

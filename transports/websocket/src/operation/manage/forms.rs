@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 pub(crate) use peeklock_json::{
-    DeclarationForm, DigestText, ExplanationView, FindingsView, KeyForm, KeyName, PlanResultView,
-    PlanView, PolicyKeysView, PolicyList, PolicyProperties, PolicyView, QuestionForm,
-    QueueProperties, QueueView, RuleForm, SubscriptionProperties, SubscriptionView,
+    ActForm, ActedView, DeclarationForm, DigestText, ExplanationView, FindingsView, KeyForm,
+    KeyName, PlanResultView, PlanView, PolicyKeysView, PolicyList, PolicyProperties, PolicyView,
+    QuestionForm, QueueProperties, QueueView, RuleForm, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView,
 };
 use peeklock_json::{state_bytes, state_text};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::FrameError;
 use crate::frame::cost::json_section_bytes;
 use crate::frame::message::SentMessage;
-use crate::frame::text::Instant;
+use crate::frame::text::{Guid, Instant};
 use crate::frame::wire::{Reader, RequestCost, Wire, wire, write_part};
 use crate::frame::{bodies, json, wire_choice};
 
@@ -178,6 +178,17 @@ bodies! {
     struct LocksBroken {
         count: u64,
     }
+
+    struct ActOnMessages {
+        /// Path of an entity or sub-queue.
+        path: String,
+        act: ActForm,
+    }
+
+    struct ForgetJob {
+        path: String,
+        job: Guid,
+    }
 }
 
 /// Replaces the state of a session that no receiver holds; none clears it.
@@ -279,6 +290,8 @@ macro_rules! json_inside {
 }
 
 json_inside!(
+    ActForm,
+    ActedView,
     PlanResultView,
     DeclarationForm,
     DigestText,

@@ -1,0 +1,183 @@
+//! Deeds of an operator on messages of a queue or subscription (CON-12). `act.rs` above has the
+//! steps and their receipts.
+
+use super::Queue;
+use super::settle::{overlay_bytes, refuse_large_header};
+use crate::act::{ActOnMessages, Receipts};
+use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::command::{Act, ActResult, ActedMessage, Deed, Settlement};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::message::Overlay;
+use crate::path::SubQueue;
+use crate::slot::{Slot, SlotState};
+use crate::time::Timestamp;
+use crate::{Ctx, StepOutput, intake};
+
+impl ActOnMessages for Queue {
+    fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
+    fn note_use(&mut self, now: Timestamp) {
+        self.touch(now);
+    }
+
+    fn carry_out(
+        &mut self,
+        sub_queue: SubQueue,
+        act: &Act,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> Result<Vec<ActedMessage>, Rejection> {
+        self.refuse_deed(sub_queue, &act.deed)?;
+        let verdict = match &act.deed {
+            Deed::DeadLetter { reason, description } => {
+                intake::refuse_without_room(ctx)?;
+                verdict(reason.as_deref(), description.as_deref(), ctx)?
+            }
+            Deed::Delete | Deed::Undefer | Deed::Reschedule(_) => None,
+        };
+        let messages = act.sequences.iter().map(|sequence| {
+            let sequence = *sequence;
+            let judged = self.judge_deed(sub_queue, sequence, act, verdict.as_ref(), ctx);
+            let result = match judged {
+                Ok(slot) => {
+                    self.do_deed(sequence, &slot, &act.deed, verdict.as_ref(), ctx, step);
+                    ActResult::Done
+                }
+                Err(result) => result,
+            };
+            ActedMessage { sequence, result }
+        });
+        Ok(messages.collect())
+    }
+}
+
+impl Queue {
+    /// Refuses a deed that no message of the sub-queue permits.
+    fn refuse_deed(&self, sub_queue: SubQueue, deed: &Deed) -> Result<(), Rejection> {
+        let is_main = sub_queue == SubQueue::Main;
+        let problem = match deed {
+            Deed::DeadLetter { .. } if !is_main => "a dead letter cannot be dead-lettered again",
+            Deed::Reschedule(_) if !is_main || self.subscription.is_some() => {
+                "it holds no scheduled messages"
+            }
+            Deed::Delete | Deed::Undefer | Deed::DeadLetter { .. } | Deed::Reschedule(_) => {
+                return Ok(());
+            }
+        };
+        let (path, suffix) = (self.path(), sub_queue.suffix());
+        Err(Rejection::invalid_operation(format!("`{path}{suffix}`: {problem}")))
+    }
+
+    /// Returns the slot of a message that permits the deed, else the result to report.
+    fn judge_deed(
+        &self,
+        sub_queue: SubQueue,
+        sequence: SequenceNumber,
+        act: &Act,
+        verdict: Option<&Overlay>,
+        ctx: &Ctx<'_>,
+    ) -> Result<Slot, ActResult> {
+        let slot = self.slots.get(sequence).filter(|slot| slot.sub_queue == sub_queue).copied();
+        let slot = slot.ok_or(ActResult::NotFound)?;
+        if slot.lock.is_some() {
+            if !act.breaks_locks {
+                return Err(ActResult::Locked);
+            }
+        } else if !self.is_at_rest(sequence, &slot) {
+            return Err(ActResult::Busy);
+        }
+        let is_state_right = match act.deed {
+            Deed::Delete => true,
+            Deed::DeadLetter { .. } => slot.state != SlotState::Scheduled,
+            Deed::Undefer => slot.state == SlotState::Deferred,
+            Deed::Reschedule(_) => slot.state == SlotState::Scheduled,
+        };
+        if !is_state_right {
+            return Err(ActResult::WrongState);
+        }
+        if act.deed == Deed::Undefer && self.is_expired(&slot, ctx.now) {
+            return Err(ActResult::Expired);
+        }
+        if refuse_large_header(&slot, verdict, 0, ctx).is_err() {
+            return Err(ActResult::TooLarge);
+        }
+        Ok(slot)
+    }
+
+    /// Whether an unlocked message is durable, and neither about to leave nor to be removed with
+    /// its expired session.
+    fn is_at_rest(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
+        if slot.is_in_flight() || slot.is_transferring() {
+            return false;
+        }
+        match slot.state {
+            SlotState::Active if slot.is_delayed() => self.is_durably_delayed(sequence),
+            SlotState::Active => self.is_available(sequence, slot.sub_queue),
+            SlotState::Scheduled | SlotState::Deferred => true,
+            SlotState::Pending => false,
+        }
+    }
+
+    /// Carries out a deed that the message permits. Its lock, if it has one, ends with the change.
+    fn do_deed(
+        &mut self,
+        sequence: SequenceNumber,
+        slot: &Slot,
+        deed: &Deed,
+        verdict: Option<&Overlay>,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
+        let change = match deed {
+            Deed::Delete => {
+                let is_scheduled = slot.state == SlotState::Scheduled;
+                let reason = if is_scheduled { Removal::Cancelled } else { Removal::Deleted };
+                return self.remove_message(sequence, reason, ctx, step);
+            }
+            Deed::DeadLetter { .. } => {
+                step.bytes_added += overlay_bytes(verdict);
+                Change::DeadLettered {
+                    sequence,
+                    into: SubQueue::DeadLetter,
+                    delivery_count: slot.delivery_count,
+                    properties: verdict.cloned(),
+                    verdict: None,
+                    cause: DeadLetterCause::Operator,
+                }
+            }
+            Deed::Undefer => Change::Undeferred { sequence },
+            Deed::Reschedule(to) => {
+                let at = to.of(slot.enqueued_at, ctx.now);
+                Change::Rescheduled { sequence, at, expires_at: expiry_at(slot, at) }
+            }
+        };
+        self.change(change, Durability::Sync, ctx, step);
+    }
+}
+
+/// Instant of expiry of a scheduled message that is enqueued at another instant: its time to live
+/// stays.
+pub(crate) fn expiry_at(slot: &Slot, at: Timestamp) -> Timestamp {
+    match slot.expires_at.is_never() {
+        true => slot.expires_at,
+        false => at.plus(slot.expires_at.since(slot.enqueued_at)),
+    }
+}
+
+/// Returns the properties that dead-lettering sets, as if a receiver had given them (SET-06).
+fn verdict(
+    reason: Option<&str>,
+    description: Option<&str>,
+    ctx: &Ctx<'_>,
+) -> Result<Option<Overlay>, Rejection> {
+    match Settlement::dead_letter(reason, description, &[], ctx.limits)? {
+        Settlement::DeadLetter { properties } => Ok(properties),
+        Settlement::Complete
+        | Settlement::Abandon { .. }
+        | Settlement::Defer { .. }
+        | Settlement::Release => Ok(None),
+    }
+}

@@ -1,0 +1,79 @@
+//! Deeds of an operator on the scheduled messages of a topic, and on its transfer dead-letter queue
+//! (CON-12). `act.rs` above has the steps and their receipts.
+
+use super::Topic;
+use crate::act::{ActOnMessages, Receipts};
+use crate::change::{Change, Durability, Removal};
+use crate::command::{Act, ActResult, ActedMessage, Deed};
+use crate::error::Rejection;
+use crate::ids::SequenceNumber;
+use crate::path::SubQueue;
+use crate::queue::expiry_at;
+use crate::time::Timestamp;
+use crate::{Ctx, StepOutput};
+
+impl ActOnMessages for Topic {
+    fn receipts(&self) -> &Receipts {
+        &self.receipts
+    }
+
+    fn note_use(&mut self, now: Timestamp) {
+        self.usage.touch(now);
+    }
+
+    fn carry_out(
+        &mut self,
+        sub_queue: SubQueue,
+        act: &Act,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> Result<Vec<ActedMessage>, Rejection> {
+        if sub_queue == SubQueue::TransferDeadLetter {
+            return self.with_outbox(ctx.now, |outbox| outbox.carry_out(sub_queue, act, ctx, step));
+        }
+        match act.deed {
+            Deed::Delete | Deed::Reschedule(_) => {}
+            Deed::DeadLetter { .. } | Deed::Undefer => {
+                return Err(Rejection::invalid_operation(format!(
+                    "topic `{}` holds only scheduled messages; delete or reschedule them, or act \
+                     on messages of a subscription",
+                    self.path()
+                )));
+            }
+        }
+        let messages = act.sequences.iter().map(|sequence| {
+            let result = self.act_on_scheduled(*sequence, &act.deed, ctx, step);
+            ActedMessage { sequence: *sequence, result }
+        });
+        Ok(messages.collect())
+    }
+}
+
+impl Topic {
+    fn act_on_scheduled(
+        &mut self,
+        sequence: SequenceNumber,
+        deed: &Deed,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> ActResult {
+        let Some(slot) = self.slots.get(sequence).copied() else { return ActResult::NotFound };
+        // A due message has left the schedule until it is published.
+        if slot.is_in_flight() || !self.schedule.contains(slot.enqueued_at, sequence) {
+            return ActResult::Busy;
+        }
+        let change = match deed {
+            Deed::Reschedule(to) => {
+                let at = to.of(slot.enqueued_at, ctx.now);
+                Change::Rescheduled { sequence, at, expires_at: expiry_at(&slot, at) }
+            }
+            Deed::Delete | Deed::DeadLetter { .. } | Deed::Undefer => {
+                step.bytes_freed += u64::from(slot.size);
+                let overlay_count = slot.overlay_count;
+                Change::Removed { sequence, overlay_count, reason: Removal::Cancelled }
+            }
+        };
+        self.change(change, Durability::Sync, ctx, step);
+        ActResult::Done
+    }
+}

@@ -1,0 +1,150 @@
+//! One step of an operator's job: a deed on messages of a sub-queue that are named by number
+//! (CON-12, CON-15). The console and the command line send it to an entity; a job repeats it.
+
+use crate::ids::{JobId, SequenceNumber};
+use crate::path::SubQueue;
+use crate::time::{TimeSpan, Timestamp};
+
+/// Maximum number of messages that one step acts on.
+pub const ACT_COUNT_MAX: usize = 256;
+/// Maximum number of jobs whose receipts an entity keeps.
+pub const RECEIPT_COUNT_MAX: usize = 8;
+/// Age from which a receipt makes way for the receipt of another job.
+pub const RECEIPT_AGE_MAX: TimeSpan = TimeSpan::from_days(1);
+
+/// A deed on messages that are named by number. All messages of a step change in one batch of the
+/// store, together with the receipt of the step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Act {
+    /// Identity of the step. A step without one is carried out again when it is repeated.
+    pub step: Option<JobStep>,
+    /// The messages: 1 to [`ACT_COUNT_MAX`], none twice.
+    pub sequences: Vec<SequenceNumber>,
+    /// What happens to each of them.
+    pub deed: Deed,
+    /// Whether locks of others are broken, uncounted. Otherwise a locked message is left alone.
+    pub breaks_locks: bool,
+}
+
+/// Identity of a step. The steps of a job have ascending numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JobStep {
+    /// The job.
+    pub job: JobId,
+    /// Number of the step in the job.
+    pub number: u64,
+}
+
+/// Change of a message that an operator asks for. Delivery counts and numbers of the messages stay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Removes the message, whatever its state.
+    Delete,
+    /// Moves an active or deferred message of the main queue to the dead-letter queue (DLQ-07).
+    DeadLetter {
+        /// The dead-letter reason to set.
+        reason: Option<Box<str>>,
+        /// The dead-letter description to set.
+        description: Option<Box<str>>,
+    },
+    /// Makes a deferred message active again, at its place in the queue.
+    Undefer,
+    /// Gives a scheduled message another instant. Its time to live counts from the new one.
+    Reschedule(NewInstant),
+}
+
+/// New instant of a scheduled message. An instant that has passed delivers it now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewInstant {
+    /// This instant.
+    At(Timestamp),
+    /// The message's instant, moved to this much later.
+    Later(TimeSpan),
+    /// The message's instant, moved to this much earlier.
+    Earlier(TimeSpan),
+    /// The instant of the step.
+    Now,
+}
+
+/// Result of a step for one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ActResult {
+    /// The deed is done.
+    Done,
+    /// The sub-queue has no such message.
+    NotFound,
+    /// A receiver holds the message under a lock, which the step does not break.
+    Locked,
+    /// The deed does not apply to the state of the message.
+    WrongState,
+    /// The message is about to change or to leave for another entity. A later step may succeed.
+    Busy,
+    /// The message is expired. It would be removed at once if it were active again.
+    Expired,
+    /// The header of the message has no room for reason and description.
+    TooLarge,
+}
+
+/// Result of a step for the message of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ActedMessage {
+    /// The number.
+    pub sequence: SequenceNumber,
+    /// The result.
+    pub result: ActResult,
+}
+
+/// Durable result of the last step of a job in an entity. The answer to a repeated step comes from
+/// here (CON-15).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Receipt {
+    /// The step.
+    pub step: JobStep,
+    /// Instant of the step.
+    pub at: Timestamp,
+    /// Sub-queue of its messages.
+    pub sub_queue: SubQueue,
+    /// Its messages, in the order of the command.
+    pub messages: Vec<ActedMessage>,
+}
+
+impl NewInstant {
+    /// Returns the new instant of a message that is scheduled for `current`.
+    #[must_use]
+    pub fn of(self, current: Timestamp, now: Timestamp) -> Timestamp {
+        let at = match self {
+            Self::At(at) => at,
+            Self::Later(shift) => current.plus(shift),
+            Self::Earlier(shift) => current.minus(shift),
+            Self::Now => now,
+        };
+        at.max(now)
+    }
+}
+
+impl ActResult {
+    /// All results, in the order of their codes in receipts.
+    pub const ALL: [Self; 7] = [
+        Self::Done,
+        Self::NotFound,
+        Self::Locked,
+        Self::WrongState,
+        Self::Busy,
+        Self::Expired,
+        Self::TooLarge,
+    ];
+}
+
+impl Deed {
+    /// Bytes of the texts that the deed sets on each message.
+    #[must_use]
+    pub fn text_bytes(&self) -> u64 {
+        match self {
+            Self::DeadLetter { reason, description } => {
+                let bytes = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+                (bytes(reason) + bytes(description)) as u64
+            }
+            Self::Delete | Self::Undefer | Self::Reschedule(_) => 0,
+        }
+    }
+}
