@@ -49,6 +49,7 @@ mod rule;
 mod schedule;
 mod search;
 mod send;
+mod series;
 mod session;
 mod sql_condition;
 mod subscription;
@@ -265,6 +266,9 @@ enum Command {
     /// Show and cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
+    /// Show counts, gauges and times of an entity or of the namespace over time
+    #[command(after_help = series::HELP)]
+    Series(series::SeriesFlags),
     /// List sessions, and show or set their state
     #[command(subcommand, after_help = session::HELP)]
     Session(session::SessionCommand),
@@ -485,6 +489,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Message(command)) => act::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
+        Some(Command::Series(flags)) => series::run(&flags),
         Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),

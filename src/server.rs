@@ -27,7 +27,7 @@ use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::{Store, StoreError};
 use peeklock::tls::{Tls, Watch};
-use peeklock::{Broker, StartError};
+use peeklock::{Broker, SeriesConfig, StartError};
 
 use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget};
 use crate::{Host, emulator};
@@ -490,6 +490,15 @@ pub async fn start_broker(
     }
     for forwarder in host.forwarders.drain(..) {
         builder = builder.forwarder(forwarder);
+    }
+    let console = &loaded.config.console;
+    if console.series {
+        let server = &loaded.config.server;
+        builder = builder.series(SeriesConfig {
+            pinned: console.series_pinned.clone(),
+            directory: (!server.ephemeral).then(|| Path::new(&server.data_dir).join("series")),
+            ..SeriesConfig::default()
+        });
     }
     if let Some(tracer) = host.tracer.take() {
         builder = builder.tracer(tracer);

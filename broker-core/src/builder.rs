@@ -26,6 +26,7 @@ use crate::grant::SignIns;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::search::Searches;
+use crate::series::{SeriesCollector, SeriesConfig};
 use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
@@ -102,6 +103,7 @@ pub struct BrokerBuilder {
     forwarders: Vec<Arc<dyn Forwarder>>,
     tracer: Option<Arc<dyn Tracer>>,
     auditor: Option<Arc<dyn Auditor>>,
+    series: Option<SeriesConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
 }
@@ -118,6 +120,7 @@ impl Default for BrokerBuilder {
             forwarders: Vec::new(),
             tracer: None,
             auditor: None,
+            series: None,
             watch: WatchScope::Nothing,
             key: None,
         }
@@ -215,6 +218,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// Collects series: counts, gauges and times of each entity over time (CON-31). Without this,
+    /// nothing is collected.
+    #[must_use]
+    pub fn series(mut self, config: SeriesConfig) -> Self {
+        self.series = Some(config);
+        self
+    }
+
     /// Counts the work of consumers and couriers, so that [`Broker::idle`] waits for it. For tests;
     /// it slows each delivery a little.
     #[must_use]
@@ -306,6 +317,7 @@ impl BrokerBuilder {
             clients: Arc::default(),
             surveys: Surveys::default(),
             taps: Arc::default(),
+            series: SeriesCollector::new(self.series),
             searches: Searches::default(),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             refusals: Refusals::default(),
@@ -383,6 +395,16 @@ fn run(
         let (expiring_grants, clock) =
             (Arc::clone(&shared.expiring_grants), Arc::clone(&shared.clock));
         let taps = Arc::clone(&shared.taps);
+        let sampled = Arc::clone(&shared);
+        let written = Arc::clone(&shared);
+        let series = async move {
+            // Entities that are not open yet have no counts.
+            let mut are_open = sampled.are_open.subscribe();
+            if are_open.wait_for(|are_open| *are_open).await.is_ok() {
+                sampled.series.run(&sampled.directory, &*sampled.clock).await;
+            }
+            std::future::pending().await
+        };
         let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
         started.send(Ok(actor.start())).ok();
         tokio::select! {
@@ -390,10 +412,12 @@ fn run(
             // This thread has no other work, so grants end in time (SEC-15).
             () = expiring_grants.run(&*clock) => {}
             () = taps.run(&*clock) => {}
+            () = series => {}
         }
         for arbiter in arbiters {
             arbiter.stop();
             arbiter.join().ok();
         }
+        written.series.write_all();
     });
 }

@@ -26,6 +26,7 @@ pub use crate::message::BodyKind;
 use crate::message::Message;
 use crate::path::PathKey;
 use crate::search::{SearchPage, SearchStep};
+use crate::series::query::{Series, SeriesQuery};
 use crate::time::{TimeSpan, Timestamp};
 
 /// Question about the entity of a path; without a path, about the namespace.
@@ -74,6 +75,9 @@ pub enum Question {
     Search(SearchStep),
     /// Reads the audit trail of the namespace (CON-23). Answer: [`Found::Audit`].
     Audit(AuditQuery),
+    /// Reads counts, gauges and times of the entity or, without a path, of the namespace over time
+    /// (CON-31). Answer: [`Found::Series`].
+    Series(SeriesQuery),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -117,6 +121,8 @@ pub enum Found {
     Search(SearchPage),
     /// Entries of the audit trail.
     Audit(AuditPage),
+    /// Values over time.
+    Series(Series),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -467,6 +473,7 @@ impl Question {
             | Self::Timeline(_)
             | Self::Body { .. }
             | Self::Tap { .. }
+            | Self::Series(_)
             | Self::Search(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) => Action::Overview,
             Self::Audit(_) => Action::ReadAudit,
@@ -486,8 +493,9 @@ impl Question {
             | Self::Sessions(_)
             | Self::SessionState { .. }
             | Self::Body { .. }
-            | Self::Tap { .. }
-            | Self::Audit(_) => false,
+            | Self::Series(_)
+            | Self::Audit(_)
+            | Self::Tap { .. } => false,
         }
     }
 
@@ -500,18 +508,10 @@ impl Question {
     /// Whether the answer is a list, which is built in a turn.
     #[must_use]
     pub const fn is_large(&self) -> bool {
-        match self {
-            Self::Heads(_)
-            | Self::Locks(_)
-            | Self::Sessions(_)
-            | Self::Timeline(_)
-            | Self::Entities(_)
-            | Self::Clients(_)
-            | Self::Audit(_) => true,
-            Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } | Self::Search(_) => {
-                false
-            }
-        }
+        !matches!(
+            self,
+            Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } | Self::Search(_)
+        )
     }
 }
 

@@ -22,6 +22,7 @@
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
+//! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 
 // Words: plain values.
@@ -44,6 +45,7 @@ pub mod inspect {
     pub use crate::findings::*;
     pub use crate::heads::BodyReader;
     pub use crate::search::*;
+    pub use crate::series::query::*;
     pub use peeklock_words::search::*;
 }
 // The state machines, one for each kind of entity.
@@ -76,12 +78,14 @@ pub mod clients;
 pub mod contract;
 pub mod declaration;
 mod findings;
+mod flows;
 mod forwarders;
 mod grant;
 pub mod management;
 pub mod policies;
 mod refusals;
 mod search;
+mod series;
 mod shared;
 mod survey;
 mod taps;
@@ -90,4 +94,5 @@ mod traced;
 pub use access::{Access, Audited, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap};
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
+pub use series::SeriesConfig;
 pub use shared::Namespace;

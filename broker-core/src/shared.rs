@@ -23,6 +23,7 @@ use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::search::Searches;
+use crate::series::SeriesCollector;
 use crate::store::Store;
 use crate::survey::Surveys;
 use crate::taps::Taps;
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     pub(crate) surveys: Surveys,
     /// Open taps on entities.
     pub(crate) taps: Arc<Taps>,
+    /// Values of all entities over time.
+    pub(crate) series: SeriesCollector,
     /// Places of open searches.
     pub(crate) searches: Searches,
     /// Whether every entity in the store has been opened.

@@ -3,8 +3,8 @@
 //! Counters and histograms go through the `metrics` facade and have no entity label. Gauges of
 //! single entities are read from [`LiveGauges`] at scrape time (DESIGN section 5).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
@@ -16,6 +16,7 @@ use peeklock_model::inspect::Readings;
 use crate::change::{DeadLetterCause, Removal};
 use crate::command::Counts;
 use crate::description::EntityStatus;
+use crate::flows::Flows;
 use crate::ids::SequenceNumber;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -118,6 +119,10 @@ pub struct TurnCounts {
     pub lapsed: u64,
     /// Failures that a retry policy did not delay because its limit was reached (RTY-32).
     pub undelayed: u64,
+    /// Messages among the accepted ones that another entity forwarded.
+    pub arrived: u64,
+    /// Failed deliveries whose message stays.
+    pub returned: u64,
 }
 
 impl TurnCounts {
@@ -129,6 +134,8 @@ impl TurnCounts {
         self.redelivered += other.redelivered;
         self.lapsed += other.lapsed;
         self.undelayed += other.undelayed;
+        self.arrived += other.arrived;
+        self.returned += other.returned;
         for (sum, one) in self.removed.iter_mut().zip(other.removed) {
             *sum += one;
         }
@@ -261,6 +268,8 @@ pub struct LiveGauges {
     /// Place in [`EntityStatus::ALL`].
     status: AtomicU8,
     sessions: AtomicU64,
+    /// Counts since the broker started; empty until the first message.
+    flows: OnceLock<Box<Flows>>,
 }
 
 /// Gauges of an entity at one moment.
@@ -338,6 +347,35 @@ impl Drop for SessionActorCount {
 }
 
 impl LiveGauges {
+    /// Adds the counts of a turn, without the part of other machines of its tree. Only the arbiter
+    /// of the entity calls this.
+    pub(crate) fn add_flows(&self, turn: &TurnCounts, of_others: &TurnCounts) {
+        if turn != of_others {
+            self.flows_for_writing().add(turn, of_others);
+        }
+    }
+
+    /// Notes how long a message waited until its first delivery.
+    pub(crate) fn note_wait(&self, span: TimeSpan) {
+        self.flows_for_writing().waits.note(span);
+    }
+
+    /// Notes how long messages were locked.
+    pub(crate) fn note_locks(&self, spans: &[TimeSpan]) {
+        for span in spans {
+            self.flows_for_writing().locks.note(*span);
+        }
+    }
+
+    fn flows_for_writing(&self) -> &Flows {
+        self.flows.get_or_init(Box::default)
+    }
+
+    /// Counts since the broker started, if there were any.
+    pub(crate) fn flows(&self) -> Option<&Flows> {
+        self.flows.get().map(|flows| &**flows)
+    }
+
     pub(crate) fn publish(&self, readings: &Readings) {
         let Readings { counts, oldest_at, last_sequence, .. } = readings;
         let store = |value: &AtomicU64, now| value.store(now, Ordering::Relaxed);

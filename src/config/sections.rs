@@ -414,6 +414,10 @@ own_section! {
         ///
         /// It always records the other actions of operators
         audit_reads: bool = false, Text("");
+        /// Collects counts, gauges and times of each entity over time, in up to 128 MiB of memory
+        series: bool = true, Text("");
+        /// Entities whose series have a value for each second before busier ones; the first 100 count
+        series_pinned: Vec<String> = Vec::new(), Text("paths");
     }
 }
 

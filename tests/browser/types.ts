@@ -183,6 +183,8 @@ async function lookAround(inspection: Inspection): Promise<void> {
   const state: Uint8Array | undefined = (await inspection.sessionState("steps", sessions[0]?.sessionId ?? "s"))?.bytes;
   const counts: number[] = (await inspection.timeline("orders", { of: "expiring", slotSeconds: 600 })).counts;
   await inspection.timeline();
+  const waits: (number | null)[] | undefined = (await inspection.series("orders", { columns: ["waitP95Us"], resolutionSeconds: 60 })).columns.waitP95Us;
+  await inspection.series("", { from: new Date(counts[0] ?? waits?.[0] ?? 0) });
   const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
   const { clients } = await inspection.clients({ transport: "amqp" });
   for await (const { hits, end } of inspection.search({ where: "reason:timeout", signal: AbortSignal.timeout(1000) })) {

@@ -190,6 +190,35 @@ fn sessions_show_their_messages_and_state() {
     running.end();
 }
 
+/// CON-31, CON-41: values over time, of an entity and of the namespace, as table, rows and JSON.
+#[test]
+fn series_are_shown_over_time() {
+    let broker = Broker::with_queue(&[]);
+    for entity in [&["orders"][..], &[]] {
+        let series = |more: &[&'static str]| [&["series"][..], entity, more].concat();
+        let before = broker.ok(&series(&["-o", "json"]));
+        let before: Value = serde_json::from_str(&before).unwrap();
+        let before = before.get(0).unwrap_or(&before);
+        assert_eq!(before["columns"].as_object().unwrap().len(), 28, "{before}");
+        broker.ok(&["send", "orders", "a"]);
+        // The message counts when its second is over.
+        let fine = series(&["--span", "1m", "--resolution", "1s", "-o", "json"]);
+        let accepted = || {
+            let shown: Value = serde_json::from_str(&broker.ok(&fine)).unwrap();
+            let shown = shown.get(0).unwrap_or(&shown);
+            let values = shown["columns"]["accepted"].as_array().unwrap().clone();
+            values.iter().filter_map(Value::as_u64).sum::<u64>()
+        };
+        while accepted() == 0 {}
+        let table = broker.ok(&series(&["--span", "1m", "--resolution", "1s"]));
+        assert!(table.starts_with("COLUMN") && table.contains("accepted"), "{table}");
+        let list = broker.ok(&series(&["--span", "1m", "--resolution", "1s", "--list"]));
+        assert!(list.starts_with("FROM") && list.contains("WAIT P95"), "{list}");
+    }
+    broker.ends(4, &["series", "none"]);
+    broker.ends(2, &["series", "--resolution", "2s"]);
+}
+
 /// CON-28, CON-41: scheduled messages are counted by slot, in an entity and in the namespace.
 #[test]
 fn schedule_is_shown_by_slot() {

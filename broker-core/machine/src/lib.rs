@@ -52,7 +52,7 @@ use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key, Reserved};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
 /// Number of a stage of a tree; grows by one with every submission.
@@ -204,6 +204,8 @@ pub struct StepOutput {
     pub unsettled_count: u64,
     /// Number of failures that a retry policy would have delayed if there had been room (RTY-32).
     pub undelayed_count: u64,
+    /// Times under lock of the messages whose lock ended.
+    pub lock_spans: Vec<TimeSpan>,
 }
 
 impl StepOutput {

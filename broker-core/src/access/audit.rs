@@ -101,6 +101,7 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         | Question::Entities(_)
         | Question::Clients(_)
         | Question::Tap { .. }
+        | Question::Series(_)
         | Question::Audit(_) => None,
     }
 }

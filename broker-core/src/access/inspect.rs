@@ -75,6 +75,7 @@ impl Access {
             Question::Entities(query) => Found::Entities(self.entity_page(&query, readable).await),
             Question::Clients(query) => Found::Clients(self.client_page(&query, readable).await),
             Question::Tap { tap } => Found::Tap(self.tap_page(path, tap).await?),
+            Question::Series(query) => Found::Series(self.series(path, &query)?),
             Question::Search(step) => Found::Search(self.search_page(path, step, readable).await?),
             Question::Audit(query) => Found::Audit(self.audit_page(query).await?),
         };

@@ -10,7 +10,8 @@ use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::BrokerError;
 use crate::inspect::{
-    ClientPage, ClientQuery, EntityPage, EntityQuery, Timeline, TimelineOf, TimelineQuery,
+    ClientPage, ClientQuery, EntityPage, EntityQuery, Series, SeriesQuery, Timeline, TimelineOf,
+    TimelineQuery,
 };
 use crate::path::PathKey;
 use crate::survey::ReadableKeys;
@@ -84,6 +85,13 @@ impl Access {
             }
         }
         Ok(sum)
+    }
+
+    /// Returns the values of an entity, or of the namespace, over time. No entity is asked.
+    pub(super) fn series(&self, path: &str, query: &SeriesQuery) -> Result<Series, BrokerError> {
+        let (broker, now) = (&self.broker, self.broker.now());
+        let series = broker.shared.series.find(&broker.shared.directory, path, query, now);
+        series.map_err(|rejection| broker.refuse(rejection, path))
     }
 
     /// Returns the entities on which an action is granted. Call it before the request waits for its

@@ -83,6 +83,13 @@ impl Directory {
         all
     }
 
+    /// Calls `visit` with each entity, in any order.
+    pub fn for_each(&self, mut visit: impl FnMut(EntityId, EntityKind, &LiveGauges)) {
+        for entry in &self.entries {
+            visit(entry.id, entry.kind, &entry.observed);
+        }
+    }
+
     /// Returns the paths of a kind whose keys start with `prefix`, in the order of their keys: up
     /// to `top` after the first `skip` (ENT-30). The cost depends on the length of the result, not
     /// on the number of entities.

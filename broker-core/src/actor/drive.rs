@@ -238,6 +238,7 @@ impl Drive {
             Ok(Ok(turn)) => {
                 let mut shell = shell.borrow_mut();
                 self.observed.publish(&shell.machine().readings());
+                shell.add_flows(&turn);
                 self.desk.telemetry.count(&turn.counts);
                 if turn.counts.undelayed > 0 {
                     self.desk.warn_of_undelayed(self.id, turn.counts.undelayed, now);

@@ -95,6 +95,7 @@ impl<M: Machine> Participant for Shell<M> {
         let checked = self.step(out, &mut own, now, Reserved::Granted, |machine, ctx, _| {
             machine.check_parts(parts, ctx)
         });
+        self.add_flows(&own);
         turn.add(&own);
         checked
     }
@@ -110,6 +111,7 @@ impl<M: Machine> Participant for Shell<M> {
         let mut own = TurnResults::default();
         let outcome = self.commit_own(ticket, parts, (now, Reserved::Granted), out, &mut own)?;
         self.finish(now, out, &mut own)?;
+        self.add_flows(&own);
         turn.add(&own);
         outcome.map_err(|rejection| {
             TreeFault(format!("a part that was checked is refused: {rejection}"))

@@ -7,6 +7,7 @@
 
 pub mod commit;
 pub mod load;
+mod observed;
 mod pin;
 mod preparation;
 mod room;
@@ -35,6 +36,7 @@ use crate::machine::{
 };
 use crate::request::{Link, Release, Reply, Request};
 use crate::store::{Reserved, Store, Waker};
+use crate::telemetry::LiveGauges;
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
 
@@ -93,6 +95,8 @@ pub struct Shell<M> {
     counted: Option<MachineCount>,
     /// Taps on the entity, if there can be any.
     taps: Option<EntityTaps>,
+    /// Published figures of the entity, if there are any.
+    observed: Option<Arc<LiveGauges>>,
     share: ArbiterShare,
 }
 
@@ -130,6 +134,7 @@ impl<M: Machine> Shell<M> {
             preparation: UnfinishedPreparation::default(),
             counted: None,
             taps: None,
+            observed: None,
             share: ArbiterShare::default(),
         }
     }
@@ -499,12 +504,13 @@ impl<M: Machine> Shell<M> {
             }
             (step.bytes_added, step.bytes_freed) = (0, 0);
         }
+        self.note_locks(&mut step);
         turn.counts.lapsed += std::mem::take(&mut step.unsettled_count);
         turn.counts.undelayed += std::mem::take(&mut step.undelayed_count);
         let mut effects = std::mem::take(&mut step.effects);
         self.step = step;
         for effect in effects.drain(..) {
-            self.release_effect(effect, out, turn)?;
+            self.release_effect(effect, now, out, turn)?;
         }
         self.step.effects = effects;
         // A stage is cut between units, so that a batch has whole units only. It includes the
@@ -523,6 +529,7 @@ impl<M: Machine> Shell<M> {
     fn release_effect(
         &mut self,
         effect: Effect,
+        now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut TurnResults,
     ) -> Result<(), TreeFault> {
@@ -535,7 +542,10 @@ impl<M: Machine> Shell<M> {
                 let result = match result {
                     Ok(outcome) => {
                         if let MachineOutcome::Received(messages) = &outcome {
-                            messages.iter().for_each(|facts| turn.count_delivery(facts));
+                            for facts in messages {
+                                turn.count_delivery(facts);
+                                self.note_wait(facts, now);
+                            }
                         }
                         Ok(self.resolve(outcome)?)
                     }
@@ -546,6 +556,7 @@ impl<M: Machine> Shell<M> {
             Effect::Deliver { receiver, facts, gate } => {
                 let Some(link) = self.links.get(&receiver).cloned() else { return Ok(()) };
                 turn.count_delivery(&facts);
+                self.note_wait(&facts, now);
                 let Some(message) = self.pin(vec![facts])?.pop() else { return Ok(()) };
                 self.release(Some(link.delivery(receiver, message)), gate, out);
             }

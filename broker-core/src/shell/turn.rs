@@ -31,6 +31,8 @@ pub struct TurnResults {
     pub work: u64,
     /// Counts of message events, for the metrics.
     pub counts: TurnCounts,
+    /// The part of the counts that belongs to other machines of the tree.
+    pub of_others: TurnCounts,
     /// The entity has been idle for its whole AutoDeleteOnIdle.
     pub idle_elapsed: bool,
     /// Contents must be loaded; see [`super::Shell::take_load`].
@@ -61,16 +63,17 @@ impl TurnResults {
     pub(super) fn count(&mut self, change: &Change) {
         self.changes += 1;
         match change {
-            Change::Accepted { .. } | Change::Pending { .. } | Change::Arrived { .. } => {
+            Change::Accepted { .. } | Change::Pending { .. } => self.counts.accepted += 1,
+            Change::Arrived { .. } => {
                 self.counts.accepted += 1;
+                self.counts.arrived += 1;
             }
             Change::Departed { .. } => self.counts.removed[Removal::Forwarded.place()] += 1,
             Change::Materialised { .. } => self.counts.materialised += 1,
             Change::Removed { reason, .. } => self.counts.removed[reason.place()] += 1,
             Change::DeadLettered { cause, .. } => self.counts.dead_lettered[cause.place()] += 1,
-            Change::DeliveryCounted { .. }
-            | Change::Abandoned { .. }
-            | Change::Deferred { .. }
+            Change::DeliveryCounted { .. } | Change::Abandoned { .. } => self.counts.returned += 1,
+            Change::Deferred { .. }
             | Change::Absorbed { .. }
             | Change::IdRecorded { .. }
             | Change::IdsForgotten { .. }
@@ -93,13 +96,16 @@ impl TurnResults {
         self.changes += other.changes;
         self.work += other.work;
         self.counts.add(&other.counts);
+        self.of_others.add(&other.counts);
     }
 
     fn count_of_topic(&mut self, change: &TopicChange) {
         let TopicChange::Published { content, copies, .. } = change else { return };
         match content {
-            PublishedContent::New(_) | PublishedContent::Transferred(_) => {
-                self.counts.accepted += 1
+            PublishedContent::New(_) => self.counts.accepted += 1,
+            PublishedContent::Transferred(_) => {
+                self.counts.accepted += 1;
+                self.counts.arrived += 1;
             }
             PublishedContent::Scheduled(_) => self.counts.materialised += 1,
         }

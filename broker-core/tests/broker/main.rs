@@ -26,6 +26,7 @@ mod parked;
 mod peer;
 mod policies;
 mod searching;
+mod series;
 mod slices;
 mod store_conformance;
 mod tracer;

@@ -13,8 +13,8 @@ use peeklock_core::description::{
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    ClientId, HeadQuery, HeadStates, Question, SearchOutput, SearchQuery, SearchStep, TimelineOf,
-    TimelineQuery, Where,
+    ClientId, HeadQuery, HeadStates, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery,
+    TimelineOf, TimelineQuery, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
@@ -199,6 +199,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         (Action::Delete, at(), Management::Delete(EntityKind::Topic)),
         (Action::Inspect, at(), inspect(Question::Heads(HeadQuery::default()))),
         (Action::Inspect, at(), inspect(Question::Timeline(TIMELINE))),
+        (Action::Inspect, at(), inspect(Question::Series(SeriesQuery::default()))),
         (Action::Inspect, at(), inspect(body)),
         (Action::Inspect, at(), inspect(state)),
         (Action::Inspect, at(), inspect(Question::Tap { tap: None })),

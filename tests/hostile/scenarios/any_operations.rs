@@ -125,6 +125,7 @@ fn body(name: &str, values: &mut Values) -> Json {
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
                 3 => json!({ "body": { "sequenceNumber": number, "from": count } }),
+                4 if number.is_multiple_of(2) => json!({ "series": { "resolutionSeconds": 60 } }),
                 4 => json!({ "timeline": { "of": "expiring", "slots": 240 } }),
                 5 => {
                     json!({ "entities": { "path": values.text(20), "sort": "totalMessageCount" } })

@@ -89,6 +89,8 @@ pub(crate) enum ApiRoute {
     LockBreak { path: String },
     /// `/queues/{queue}/timeline`; `path` is empty for the namespace
     Timeline { path: String },
+    /// `/queues/{queue}/series`; `path` is empty for the namespace
+    Series { path: String },
     /// `/queues/{queue}/locks/{lockToken}/{operation}`
     Lock { queue: String, token: String, operation: String },
     /// `/queues/{queue}/sessions`
@@ -222,6 +224,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["downloads"] => ApiRoute::Downloads,
         ["downloads", ticket] => ApiRoute::Download { ticket: ticket.to_owned() },
         ["timeline"] => ApiRoute::Timeline { path: String::new() },
+        ["series"] => ApiRoute::Series { path: String::new() },
         ["policies", ref below @ ..] => return read_policies("", below),
         ["queues", queue, "policies", ref below @ ..] => return read_policies(queue, below),
         ["queues", queue, ref below @ ..] => return read_below(queue.to_owned(), below),
@@ -283,6 +286,7 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
             ApiRoute::Lock { queue: path, token: token.to_owned(), operation: operation.to_owned() }
         }
         ["timeline"] => ApiRoute::Timeline { path },
+        ["series"] => ApiRoute::Series { path },
         _ => return None,
     })
 }

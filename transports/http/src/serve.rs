@@ -292,6 +292,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::LockBreak { path }
             | ApiRoute::SessionBreak { path, .. }
             | ApiRoute::Timeline { path }
+            | ApiRoute::Series { path }
             | ApiRoute::Policies { owner: path }
             | ApiRoute::Policy { owner: path, .. }
             | ApiRoute::PolicyKeys { owner: path, .. }

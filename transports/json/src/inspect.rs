@@ -11,6 +11,7 @@ mod lock;
 mod message;
 mod question;
 mod search;
+mod series;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use self::search::{
     GroupView, HitView, MatchView, SampleView, SearchEndView, SearchForm, SearchPageView,
     SearchProgressView, SearchStepForm,
 };
+pub use self::series::{SeriesForm, SeriesView};
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
     BodyKind, Cursor, EntityCondition, EntityOrder, Findings, Found, HeadOrder, HeadState,
-    LinkRole, LockOrder, RowKey, SearchBound, SessionOrder, TimelineOf,
+    LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn, SessionOrder, TimelineOf,
 };
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
@@ -70,6 +72,8 @@ pub enum FindingsView {
     Search(SearchPageView),
     /// Entries of the audit trail.
     Audit(AuditPageView),
+    /// Values over time.
+    Series(SeriesView),
 }
 
 impl From<Findings> for FindingsView {
@@ -87,6 +91,7 @@ impl From<Findings> for FindingsView {
             Found::Entities(page) => Self::Entities(EntityPageView::new(page, at)),
             Found::Clients(page) => Self::Clients(ClientPageView::new(page, at)),
             Found::Tap(page) => Self::Tap(TapPageView::new(page, at)),
+            Found::Series(series) => Self::Series(SeriesView::new(series, at)),
             Found::Search(page) => Self::Search(SearchPageView::new(page, at)),
             Found::Audit(page) => Self::Audit(AuditPageView::new(page, at)),
         }
@@ -108,6 +113,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Entities(view) => (view.at(), Found::Entities(view.page()?)),
             FindingsView::Clients(view) => (view.at(), Found::Clients(view.page()?)),
             FindingsView::Tap(view) => (view.at(), Found::Tap(view.page()?)),
+            FindingsView::Series(view) => (view.at(), Found::Series(view.series()?)),
             FindingsView::Search(view) => (view.at(), Found::Search(view.page()?)),
             FindingsView::Audit(view) => (view.at(), Found::Audit(view.page()?)),
         };
@@ -287,6 +293,39 @@ names! {
         Time "time",
         Bytes "bytes",
         Hits "hits",
+    }
+
+    /// Column of a series.
+    SeriesColumnName of SeriesColumn {
+        Accepted "accepted",
+        Delivered "delivered",
+        Completed "completed",
+        Failed "failed",
+        Expired "expired",
+        ForwardedIn "forwardedIn",
+        ForwardedOut "forwardedOut",
+        DeadLetteredExpired "deadLetteredExpired",
+        DeadLetteredDeliveryCount "deadLetteredDeliveryCount",
+        DeadLetteredApplication "deadLetteredApplication",
+        DeadLetteredRule "deadLetteredRule",
+        DeadLetteredHeaderSize "deadLetteredHeaderSize",
+        DeadLetteredNoSession "deadLetteredNoSession",
+        DeadLetteredForwarding "deadLetteredForwarding",
+        DeadLetteredCopyCount "deadLetteredCopyCount",
+        DeadLetteredOperator "deadLetteredOperator",
+        Active "active",
+        Locked "locked",
+        Deferred "deferred",
+        Scheduled "scheduled",
+        DeadLetters "deadLetters",
+        Bytes "sizeInBytes",
+        OldestAge "oldestAgeMs",
+        WaitP50 "waitP50Us",
+        WaitP95 "waitP95Us",
+        WaitP99 "waitP99Us",
+        LockP50 "lockP50Us",
+        LockP95 "lockP95Us",
+        LockP99 "lockP99Us",
     }
 
     /// Purpose of a link.

@@ -37,9 +37,9 @@ pub use inspect::{
     HeadPageView, HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JsonName,
     LinkRoleName, LockPageView, LockQueryForm, LockSortName, MatchView, QuestionForm,
     ReceiveModeName, SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView,
-    SearchProgressView, SearchStepForm, SessionPageView, SessionQueryForm, SessionSortName,
-    SessionStateForm, SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName,
-    TimelineQueryForm, TimelineView, WhereForm,
+    SearchProgressView, SearchStepForm, SeriesColumnName, SeriesForm, SeriesView, SessionPageView,
+    SessionQueryForm, SessionSortName, SessionStateForm, SessionStateView, SubQueueName, TapForm,
+    TapPageView, TimelineName, TimelineQueryForm, TimelineView, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

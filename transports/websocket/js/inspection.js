@@ -44,6 +44,11 @@ export class Inspection {
     return this.#ask("timeline", path, { ...query, fromUtc: from && instant(from) });
   }
 
+  /** Reads counts, gauges and times over time; without a path, of the namespace (CON-31). */
+  series(path = "", { from, until, ...query } = {}) {
+    return this.#ask("series", path, { ...query, fromUtc: from && instant(from), untilUtc: until && instant(until) });
+  }
+
   /** Lists a page of entities with their counts and rates (CON-04). */
   entities(query = {}) {
     return this.#ask("entities", "", query);

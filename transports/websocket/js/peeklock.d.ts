@@ -921,6 +921,28 @@ export interface SessionPage extends InspectionPage {
   readonly total: number;
 }
 
+/**
+ * Column of a series: a count over each slot, a gauge at its end, or a percentile of the wait until the first delivery or
+ * of the time under lock.
+ */
+export type SeriesColumn =
+  | "accepted" | "delivered" | "completed" | "failed" | "expired" | "forwardedIn" | "forwardedOut"
+  | "deadLetteredExpired" | "deadLetteredDeliveryCount" | "deadLetteredApplication" | "deadLetteredRule"
+  | "deadLetteredHeaderSize" | "deadLetteredNoSession" | "deadLetteredForwarding" | "deadLetteredCopyCount"
+  | "deadLetteredOperator" | "active" | "locked" | "deferred" | "scheduled" | "deadLetters" | "sizeInBytes" | "oldestAgeMs"
+  | "waitP50Us" | "waitP95Us" | "waitP99Us" | "lockP50Us" | "lockP95Us" | "lockP99Us";
+
+/** Values over time. */
+export interface Series {
+  /** Start of the first slot. */
+  readonly fromUtc: string;
+  /** Length of each slot: 1, 60 or 900. */
+  readonly resolutionSeconds: number;
+  /** Values by slot; null: not known, or for a percentile, no message. */
+  readonly columns: { readonly [column in SeriesColumn]?: (number | null)[] };
+  readonly nowUtc: string;
+}
+
 /** Counts of messages by slot. */
 export interface Timeline {
   readonly slotSeconds: number;
@@ -1077,6 +1099,11 @@ export class Inspection {
     path?: string,
     options?: { of?: "scheduled" | "expiring"; from?: Date | string; slotSeconds?: number; slots?: number },
   ): Promise<Timeline>;
+  /** Reads counts, gauges and times over time, at most 3,600 slots; without a path, of the namespace. */
+  series(
+    path?: string,
+    options?: { columns?: SeriesColumn[]; from?: Date | string; until?: Date | string; resolutionSeconds?: 1 | 60 | 900 },
+  ): Promise<Series>;
   /** Lists entities that you may read. `path` is a part of the path. */
   entities(
     options?: PageOptions & {

@@ -19,6 +19,7 @@ pub(crate) struct LockInForce {
     pub(super) index: LockIndex,
     pub(super) sequence: SequenceNumber,
     pub(super) slot: Slot,
+    pub(super) taken_at: Timestamp,
 }
 
 impl Queue {
@@ -67,7 +68,13 @@ impl Queue {
                 && lock.until > now
                 && slot.sub_queue == sub_queue
                 && self.end_of_detached(lock.holder).is_none();
-            in_force.then_some(LockInForce { token, index, sequence, slot })
+            in_force.then_some(LockInForce {
+                token,
+                index,
+                sequence,
+                slot,
+                taken_at: lock.taken_at,
+            })
         };
         // After the end of a session lock, its tokens fail with `SessionLockLost`; a token that is
         // used twice fails as lost message lock (SES-15, SET-13).
@@ -139,6 +146,7 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) {
+        step.lock_spans.push(ctx.now.since(lock.taken_at));
         match end {
             LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
                 self.fail_delivery(lock.sequence(), ctx, step);

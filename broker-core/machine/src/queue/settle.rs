@@ -128,6 +128,7 @@ impl Queue {
         step: &mut StepOutput,
     ) {
         let sequence = lock.sequence;
+        step.lock_spans.push(ctx.now.since(lock.taken_at));
         match settlement {
             Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
             Settlement::Abandon { properties, delay } => {

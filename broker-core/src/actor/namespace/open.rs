@@ -494,7 +494,8 @@ impl OpenTask {
         )
         .with_census(Arc::clone(&shared.census))
         .with_loads(shared.loads.clone())
-        .with_taps(self.id, Arc::clone(&shared.taps));
+        .with_taps(self.id, Arc::clone(&shared.taps))
+        .with_observed(Arc::clone(&self.observed));
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let claims = Arc::clone(&self.claims);
         let actor = EntityActor::new(Drive::new(DriveParts {

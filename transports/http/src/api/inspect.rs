@@ -10,8 +10,8 @@ use peeklock_json::{
     ClientPageView, ClientQueryForm, ConditionName, EntityKindName, EntityPageView,
     EntityQueryForm, EntitySortName, HeadPageView, HeadQueryForm, HeadSortName, HeadStateName,
     HeadView, Instant, JsonName, LockPageView, LockQueryForm, LockSortName, QuestionForm,
-    SessionPageView, SessionQueryForm, SessionSortName, TimelineName, TimelineQueryForm,
-    TimelineView,
+    SeriesColumnName, SeriesForm, SeriesView, SessionPageView, SessionQueryForm, SessionSortName,
+    TimelineName, TimelineQueryForm, TimelineView,
 };
 use serde::Serialize;
 use utoipa::{OpenApi, ToSchema};
@@ -24,7 +24,18 @@ use crate::route::{parameter, parameter_values};
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
-#[openapi(paths(entities, clients, all_timeline, heads, head, locks, sessions, timeline))]
+#[openapi(paths(
+    entities,
+    clients,
+    all_timeline,
+    heads,
+    head,
+    locks,
+    sessions,
+    timeline,
+    all_series,
+    series
+))]
 pub(super) struct Operations;
 
 pub(super) const ENTITIES: &[&str] =
@@ -35,6 +46,7 @@ pub(super) const HEADS: &[&str] =
 pub(super) const LOCKS: &[&str] = &["sort", "top", "after"];
 pub(super) const SESSIONS: &[&str] =
     &["sort", "descending", "withActiveMessages", "stateSetAfterUtc", "top", "after"];
+pub(super) const SERIES: &[&str] = &["column", "fromUtc", "untilUtc", "resolutionSeconds"];
 pub(super) const TIMELINE: &[&str] = &["of", "fromUtc", "slotSeconds", "slots"];
 
 /// One message without its body.
@@ -99,6 +111,21 @@ pub(super) async fn clients(exchange: &Exchange) -> Answer {
         after: parameter(query, "after"),
     };
     ask(exchange, "", &QuestionForm::Clients(form)).await
+}
+
+/// Read counts, gauges and times of the namespace over time.
+///
+/// A message counts in each entity that has a copy.
+#[utoipa::path(get, operation_id = "namespace_series", path = "/series", tag = "inspect",
+    params(("column" = Option<SeriesColumnName>, Query, description = "repeat it for several \
+            columns; by default all"),
+        ("fromUtc" = Option<String>, Query, description = "by default an hour before the end"),
+        ("untilUtc" = Option<String>, Query, description = "by default now"),
+        ("resolutionSeconds" = Option<u64>, Query, description = "1, 60 or 900; by default the \
+            finest one that is kept for the span and gives at most 720 points")),
+    responses((status = 200, body = SeriesView), (status = "default", body = Problem)))]
+pub(super) async fn all_series(exchange: &Exchange) -> Answer {
+    series(exchange, "").await
 }
 
 /// Count scheduled or expiring messages of the namespace by slot.
@@ -234,6 +261,34 @@ pub(super) async fn timeline(exchange: &Exchange, path: &str) -> Answer {
         slots: number(exchange, "slots")?,
     };
     ask(exchange, path, &QuestionForm::Timeline(form)).await
+}
+
+/// Read counts, gauges and times of an entity over time.
+///
+/// Counts are sums over a slot, gauges are values at its end; a column that ends in `Us` is a
+/// percentile in microseconds. An answer has at most 3,600 slots. A value that is not known is
+/// `null`, never 0.
+#[utoipa::path(get, operation_id = "series", path = "/queues/{queue}/series", tag = "inspect",
+    params(("queue" = String, Path),
+        ("column" = Option<SeriesColumnName>, Query, description = "repeat it for several \
+            columns; by default all"),
+        ("fromUtc" = Option<String>, Query, description = "by default an hour before the end"),
+        ("untilUtc" = Option<String>, Query, description = "by default now"),
+        ("resolutionSeconds" = Option<u64>, Query, description = "1, 60 or 900; by default the \
+            finest one that is kept for the span and gives at most 720 points")),
+    responses((status = 200, body = SeriesView), (status = "default", body = Problem)))]
+pub(super) async fn series(exchange: &Exchange, path: &str) -> Answer {
+    let instant_of = |name: &str| {
+        let text = parameter(exchange.query(), &name.to_ascii_lowercase());
+        Ok::<_, Refusal>(instant(name, text.as_deref())?.map(Instant))
+    };
+    let form = SeriesForm {
+        from_utc: instant_of("fromUtc")?,
+        until_utc: instant_of("untilUtc")?,
+        resolution_seconds: number(exchange, "resolutionSeconds")?,
+        columns: names(exchange, "column")?,
+    };
+    ask(exchange, path, &QuestionForm::Series(form)).await
 }
 
 async fn ask(exchange: &Exchange, path: &str, form: &QuestionForm) -> Answer {

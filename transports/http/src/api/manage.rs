@@ -188,6 +188,7 @@ async fn respond(
             FindingsView::Locks(page) => large(exchange, room, &page).await?,
             FindingsView::Sessions(page) => large(exchange, room, &page).await?,
             FindingsView::Timeline(timeline) => large(exchange, room, &timeline).await?,
+            FindingsView::Series(series) => large(exchange, room, &series).await?,
             FindingsView::Entities(page) => large(exchange, room, &page).await?,
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,

@@ -70,6 +70,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Heads { .. }
         | ApiRoute::Locks { .. }
         | ApiRoute::Timeline { .. }
+        | ApiRoute::Series { .. }
         | ApiRoute::Entities
         | ApiRoute::Audit
         | ApiRoute::Clients => "GET, HEAD, OPTIONS",
@@ -117,6 +118,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Locks { .. } => inspect::LOCKS,
         ApiRoute::SessionDetails { .. } => inspect::SESSIONS,
         ApiRoute::Timeline { .. } => inspect::TIMELINE,
+        ApiRoute::Series { .. } => inspect::SERIES,
         ApiRoute::Document
         | ApiRoute::Namespace
         | ApiRoute::Queue { .. }
@@ -231,6 +233,8 @@ pub(crate) async fn dispatch(
         ApiRoute::Locks { path } => inspect::locks(exchange, path).await,
         ApiRoute::Timeline { path } if path.is_empty() => inspect::all_timeline(exchange).await,
         ApiRoute::Timeline { path } => inspect::timeline(exchange, path).await,
+        ApiRoute::Series { path } if path.is_empty() => inspect::all_series(exchange).await,
+        ApiRoute::Series { path } => inspect::series(exchange, path).await,
         ApiRoute::Entities => inspect::entities(exchange).await,
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Audit => audit::audit(exchange).await,

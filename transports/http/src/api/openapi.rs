@@ -74,8 +74,13 @@ const OF_SENDERS: [&str; 4] =
     ["messages", "messages/batch", "messages/schedule", "messages/cancel-scheduled"];
 
 /// Operations on messages that wait at a topic, which subscriptions have too.
-const OF_TOPICS: [&str; 4] =
-    ["heads", "messages/{sequenceNumber}/body", "messages/{sequenceNumber}/head", "timeline"];
+const OF_TOPICS: [&str; 5] = [
+    "heads",
+    "messages/{sequenceNumber}/body",
+    "messages/{sequenceNumber}/head",
+    "series",
+    "timeline",
+];
 
 /// Returns the OpenAPI document as JSON text, as it is served at `/$api/v1/openapi.json`.
 #[must_use]

@@ -1,14 +1,14 @@
 //! Questions of operators over the JSON API.
 
-use peeklock_core::Broker;
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::description::QueueUpdate;
 use peeklock_core::message::{Body, Message};
 use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, SeriesConfig};
 use serde_json::{Value, json};
 
 use super::client::Answer;
-use super::server::Server;
+use super::server::{Plan, Server};
 
 const Q: &str = "/$api/v1/queues/q";
 
@@ -304,6 +304,44 @@ async fn timeline_counts_scheduled_messages_by_slot() {
         assert_eq!((&timeline["before"], &timeline["later"]), (&json!(0), &json!(1)), "{path}");
         assert_eq!(timeline["fromUtc"], "2026-05-01T12:00:00Z");
     }
+    server.stop().await;
+}
+
+/// CON-31, CON-32, CON-41: values over time, with `null` for gaps.
+#[tokio::test]
+async fn series_are_read_by_column_and_resolution() {
+    let mut plan = Plan::new();
+    plan.series = Some(SeriesConfig::default());
+    let server = plan.start().await;
+    // The first sample.
+    while server.clock.next_wake().is_none() {
+        tokio::task::yield_now().await;
+    }
+    server.send("a").await;
+    server.clock.advance(TimeSpan::from_seconds(1));
+    for path in [format!("{Q}/series"), "/$api/v1/series".to_owned()] {
+        let since = "fromUtc=2026-05-01T11:59:58Z&resolutionSeconds=1";
+        let series =
+            get(&server, &format!("{path}?{since}&column=accepted&column=waitP95Us")).await;
+        let expected = json!({ "accepted": [null, null, 1], "waitP95Us": [null, null, null] });
+        assert_eq!(series["columns"], expected, "{path}");
+        assert_eq!(series["fromUtc"], "2026-05-01T11:59:58Z", "{path}");
+        assert_eq!(series["resolutionSeconds"], 1, "{path}");
+        let all = get(&server, &path).await;
+        assert_eq!(
+            (all["columns"].as_object().unwrap().len(), &all["resolutionSeconds"]),
+            (28, &json!(60))
+        );
+        for (query, code) in [
+            ("resolutionSeconds=2", "ArgumentOutOfRange"),
+            ("fromUtc=2026-05-01T11:00:00Z&resolutionSeconds=1", "ArgumentOutOfRange"),
+            ("column=none", "ArgumentError"),
+            ("fromUtc=now", "ArgumentError"),
+        ] {
+            refused(&server, &format!("{path}?{query}"), 400, code).await;
+        }
+    }
+    refused(&server, "/$api/v1/queues/none/series", 404, "EntityNotFound").await;
     server.stop().await;
 }
 

@@ -131,6 +131,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
             "/heads"
             | "/locks"
             | "/timeline"
+            | "/series"
             | "/sessions/details"
             | "/sessions/{sessionId}/state"
             | "/messages/{sequenceNumber}/head"

@@ -54,7 +54,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
 }
 
 /// Each operation with its action; `{}` stands for the entity.
-pub(super) const OPERATIONS: [(&str, Action); 42] = [
+pub(super) const OPERATIONS: [(&str, Action); 43] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
     ("DELETE /{}/messages/head?timeout=0", Action::Receive),
@@ -78,6 +78,7 @@ pub(super) const OPERATIONS: [(&str, Action); 42] = [
     ("GET /$api/v1/queues/{}/messages/1/body", Action::Inspect),
     ("GET /$api/v1/queues/{}/locks", Action::Inspect),
     ("GET /$api/v1/queues/{}/timeline", Action::Inspect),
+    ("GET /$api/v1/queues/{}/series", Action::Inspect),
     ("GET /$api/v1/queues/{}/sessions/details", Action::Inspect),
     ("GET /$api/v1/queues/{}/sessions/s/state", Action::Inspect),
     ("POST /$api/v1/queues/{}/messages/delete-batch", Action::DeleteBatch),

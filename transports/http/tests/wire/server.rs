@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use peeklock_core::Broker;
 use peeklock_core::clock::ManualClock;
 use peeklock_core::command::Command;
 use peeklock_core::contract::{AllowAll, Authorizer, RunningTransport, Transport};
@@ -13,6 +12,7 @@ use peeklock_core::message::{Body, Message};
 use peeklock_core::policies::Policies;
 use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
+use peeklock_core::{Broker, SeriesConfig};
 use peeklock_http::{HttpConfig, HttpTransport};
 
 use super::client::{Answer, Client};
@@ -33,6 +33,8 @@ pub struct Plan {
     pub policies: Option<Policies>,
     /// Store; none for a store in memory.
     pub store: Option<Arc<dyn Store>>,
+    /// Series; none are collected without them.
+    pub series: Option<SeriesConfig>,
 }
 
 impl Plan {
@@ -45,6 +47,7 @@ impl Plan {
             authorizer: Arc::new(AllowAll),
             policies: None,
             store: None,
+            series: None,
         }
     }
 
@@ -60,6 +63,9 @@ impl Plan {
         }
         if let Some(store) = self.store {
             builder = builder.store(store);
+        }
+        if let Some(series) = self.series {
+            builder = builder.series(series);
         }
         let broker = builder.start().await.unwrap();
         broker.create_queue("q", QueueUpdate::default()).await.unwrap();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::AuditQueryForm;
 use super::search::SearchStepForm;
+use super::series::SeriesForm;
 use super::{
     ConditionName, EntityKindName, EntitySortName, HeadSortName, HeadStateName, LockSortName,
     Paged, SessionSortName, TimelineName, is_false,
@@ -50,6 +51,8 @@ pub enum QuestionForm {
     Search(SearchStepForm),
     /// Reads the audit trail.
     Audit(AuditQueryForm),
+    /// Reads values over time.
+    Series(SeriesForm),
 }
 
 /// Selection and order of messages.
@@ -247,6 +250,7 @@ impl QuestionForm {
             Self::Entities(form) => Question::Entities(form.to_query()?),
             Self::Clients(form) => Question::Clients(form.to_query()?),
             Self::Tap(TapForm { tap }) => Question::Tap { tap: tap.map(TapId) },
+            Self::Series(form) => Question::Series(form.to_query()?),
             Self::Search(form) => Question::Search(form.to_step(now)?),
             Self::Audit(form) => Question::Audit(form.to_query(rows("top", form.top)?)?),
         })
@@ -419,6 +423,7 @@ impl From<&Question> for QuestionForm {
             Question::Entities(query) => Self::Entities(query.into()),
             Question::Clients(query) => Self::Clients(query.into()),
             Question::Tap { tap } => Self::Tap(TapForm { tap: tap.map(|TapId(tap)| tap) }),
+            Question::Series(query) => Self::Series(query.into()),
             Question::Search(step) => Self::Search(step.into()),
             Question::Audit(query) => Self::Audit(query.into()),
         }

@@ -28,6 +28,7 @@ fn question_survives_a_round_trip() {
         r#"{"sessionState":{"sessionId":"s","from":3}}"#,
         r#"{"timeline":{"of":"expiring","slotSeconds":10,"slots":240}}"#,
         r#"{"body":{"sequenceNumber":7,"length":4194304}}"#,
+        r#"{"series":{"untilUtc":"2026-05-01T12:00:00Z","resolutionSeconds":60,"columns":["waitP95Us"]}}"#,
         r#"{"entities":{"path":"a","conditions":["grows","grows"],"sort":"removedPerSecond"}}"#,
         r#"{"clients":{"name":"billing"}}"#,
         r#"{"tap":{"tap":9007199254740991}}"#,

@@ -197,6 +197,7 @@ impl Queue {
                 return;
             }
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
+            step.lock_spans.push(ctx.now.since(lock.taken_at));
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
                 LinkEnd::Broken | LinkEnd::Lost => self.fail_delivery(lock.sequence(), ctx, step),
