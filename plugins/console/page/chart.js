@@ -1,7 +1,7 @@
 // @ts-check
 // The only user of uPlot: lines over time, in the colours of the scheme, named at their ends.
 
-import { clock, rate } from "./format.js";
+import { clock, exact } from "./format.js";
 import uPlot from "./vendor/uplot.js";
 
 const HEIGHT = 180;
@@ -9,7 +9,9 @@ const LABEL_PX = 74;
 /** A chart that has just begun is not stretched, so that no two ticks have the same time. */
 const SPAN_MIN_S = 60;
 /** Dashes distinguish the lines without colour. */
-const DASHES = [undefined, [6, 4]];
+const DASHES = [undefined, [6, 4], [2, 3], [10, 3, 2, 3]];
+/** Span after which the axis shows days. */
+const DAYS_S = 86_400;
 
 export class Chart {
   #plot;
@@ -19,15 +21,17 @@ export class Chart {
   /**
    * @param {HTMLElement} element
    * @param {string[]} names
+   * @param {(value: number) => string} text of a value
    * @param {"local" | "utc"} zone
    */
-  constructor(element, names, zone) {
+  constructor(element, names, text, zone) {
     this.#element = element;
     const style = getComputedStyle(element);
     const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     const font = "12px system-ui, sans-serif";
     const axis = { stroke: color("--quiet"), font, ticks: { stroke: color("--line"), width: 1 }, grid: { stroke: color("--line"), width: 1 } };
-    const strokes = [color("--accent"), color("--text")];
+    const strokes = ["--accent", "--text", "--good", "--bad"].map(color);
+    const time = (/** @type {number} */ at, /** @type {number} */ span) => (span > DAYS_S ? exact(at, zone).slice(5, 16) : clock(at, zone));
     this.#plot = new /** @type {any} */ (uPlot)(
       {
         width: element.clientWidth,
@@ -35,10 +39,10 @@ export class Chart {
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
         padding: [12, LABEL_PX, 0, 0],
-        scales: { x: { time: true, range: (_, first, last) => [Math.min(first, last - SPAN_MIN_S), last] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        scales: { x: { time: true, range: (_, first, last) => [Math.min(first, last - SPAN_MIN_S), last] }, y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.1)] } },
         axes: [
-          { ...axis, values: (_, times) => times.map((time) => clock(time * 1000, zone)), space: 90 },
-          { ...axis, values: (_, values) => values.map((value) => rate(value)), size: 56 },
+          { ...axis, values: (_, times) => times.map((at) => time(at * 1000, times.at(-1) - times[0])), space: 90 },
+          { ...axis, values: (_, values) => values.map(text), size: 64 },
         ],
         series: [{}, ...names.map((label, place) => ({ label, stroke: strokes[place], width: 1.5, dash: DASHES[place], points: { show: false } }))],
         hooks: { draw: [(plot) => nameLines(plot, names, strokes, font)] },
@@ -50,7 +54,7 @@ export class Chart {
     this.#observer.observe(element);
   }
 
-  /** @param {{ at: number, values: number[] }[]} points */
+  /** @param {{ at: number, values: (number | null)[] }[]} points null is a gap */
   show(points) {
     const count = this.#plot.series.length - 1;
     const lines = Array.from({ length: count }, (_, place) => points.map(({ values }) => values[place]));
@@ -78,7 +82,7 @@ function nameLines(plot, names, strokes, font) {
   if (last < 0) {
     return;
   }
-  const ends = names.map((name, place) => ({ name, stroke: strokes[place], y: plot.valToPos(data[place + 1][last] ?? 0, "y", true) }));
+  const ends = names.map((name, place) => ({ name, stroke: strokes[place], y: plot.valToPos(data[place + 1].findLast((value) => value !== null) ?? 0, "y", true) }));
   ends.sort((one, other) => one.y - other.y);
   for (let place = 1; place < ends.length; place += 1) {
     ends[place].y = Math.max(ends[place].y, ends[place - 1].y + 14 * ratio);

@@ -1,19 +1,19 @@
 // @ts-check
 // One entity with its tabs.
 
-import { get, subscriptionParts } from "./api.js";
+import { entityPath, get, subscriptionParts } from "./api.js";
 import { entityColumns, entityRows } from "./entities.js";
 import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, parseDuration, size, visible, words } from "./format.js";
 import { Messages } from "./messages.js";
-import { Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
+import { Choice, Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
-import { historyOf, RateChart } from "./rates.js";
+import { CHARTS, SeriesChart, SPANS } from "./rates.js";
 import { usePages, useResource } from "./resource.js";
-import { entityHref } from "./route.js";
+import { entityHref, setQuery } from "./route.js";
 import { Timeline } from "./schedule.js";
 import { Table } from "./table.js";
-import { html, useEffect } from "./view.js";
+import { html } from "./view.js";
 
 const Rules = late(() => import("./rules.js"), "Rules");
 const [Locks, Sessions] = ["Locks", "Sessions"].map((name) => late(() => import("./holders.js"), name));
@@ -26,13 +26,6 @@ export function Entity({ kind, path, tab: given, query }) {
   const name = { messages: "", "dead-letters": "Dead letters of ", "transfer-dead-letters": "Transfer dead letters of " }[tab] ?? `${tab[0].toUpperCase()}${tab.slice(1)} of `;
   usePageTitle(`${name}${path}`);
   const state = useEntity(kind, path);
-  const history = historyOf(`${kind} ${path}`);
-  const row = state.value?.row;
-  useEffect(() => {
-    if (row?.acceptedPerSecond !== undefined) {
-      history.add(Date.parse(state.value.nowUtc), [row.acceptedPerSecond, row.removedPerSecond ?? 0]);
-    }
-  }, [state.value]);
   if (state.error?.status === 404 && !state.value) {
     // A link may have guessed the wrong kind.
     return html`<${OtherKind} kind=${kind} path=${path} error=${state.error} />`;
@@ -46,11 +39,11 @@ export function Entity({ kind, path, tab: given, query }) {
         ? html`<p class="notice">This ${kind} is no longer here: it was deleted, or you may not read it any more. Below is its last known state.</p>`
         : html`<${Problem} error=${state.error} onRetry=${state.refresh} />`
     }
-    <${Tab} kind=${kind} path=${path} tab=${tab} query=${query} description=${description} history=${history} />
+    <${Tab} kind=${kind} path=${path} tab=${tab} query=${query} description=${description} />
   </div>`;
 }
 
-function Tab({ kind, path, tab, query, description, history }) {
+function Tab({ kind, path, tab, query, description }) {
   switch (tab) {
     case "messages":
     case "dead-letters":
@@ -70,13 +63,23 @@ function Tab({ kind, path, tab, query, description, history }) {
     case "rules":
       return html`<${Rules} path=${path} />`;
     case "charts":
-      return html`<h2>Rates <span class="quiet">since this entity was first opened here</span></h2>
-        <${RateChart} history=${history} names=${kind === "topic" ? ["accepted"] : ["accepted", "removed"]} label=${`Rates of ${visible(path)}`} />`;
+      return html`<${Charts} kind=${kind} path=${path} query=${query} />`;
     case "settings":
       return html`<${Description} description=${description} />`;
     default:
       return html`<${Empty} title="There is no such tab" />`;
   }
+}
+
+function Charts({ kind, path, query }) {
+  const given = query.get("span") ?? "1h";
+  const name = given in SPANS ? given : "1h";
+  const minutes = SPANS[name][0];
+  // A topic delivers nothing itself.
+  const charts = kind === "topic" ? CHARTS.slice(0, 2) : CHARTS;
+  return html`<${Choice} label="Time" value=${name} options=${Object.entries(SPANS).map(([id, [, text]]) => [id, text])} onChange=${(id) => setQuery({ span: id })} />
+    ${charts.map(({ title, lines, form }) => html`<section key=${`${title} ${name}`}><h2>${title}</h2>
+      <${SeriesChart} base=${`${entityPath(kind, path)}/`} minutes=${minutes} lines=${lines} form=${form} label=${`${title}: ${visible(path)}`} /></section>`)}`;
 }
 
 function Subscriptions({ topic }) {

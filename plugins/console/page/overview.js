@@ -5,14 +5,13 @@ import { get, getRoot } from "./api.js";
 import { Condition, entityColumns, NoEntities } from "./entities.js";
 import { number, rate, visible } from "./format.js";
 import { Age, Figure, Problem, Text, usePageTitle } from "./parts.js";
-import { History, RateChart } from "./rates.js";
+import { RATES, SeriesChart } from "./rates.js";
 import { useResource } from "./resource.js";
 import { entityHref, href } from "./route.js";
 import { Table } from "./table.js";
 import { html, useEffect, useState } from "./view.js";
 
 const SUMMED_MAX = 500;
-const history = new History();
 
 /** Conditions that need a person, heaviest first. `many` completes "3 entities ...". */
 const NEEDS = [
@@ -50,9 +49,6 @@ export function Overview() {
   const rateOut = value && sum(value.removed, "removedPerSecond");
   useEffect(() => {
     setHasRates(rateIn !== undefined || total === 0);
-    if (value && rateIn !== undefined) {
-      history.add(Date.parse(value.accepted.nowUtc), [rateIn, rateOut ?? 0]);
-    }
   }, [value]);
   if (!value) {
     return html`<div class="page"><h1>Overview</h1><${Problem} error=${state.error} onRetry=${state.refresh} />${!state.error && html`<p class="quiet">Reading…</p>`}</div>`;
@@ -97,8 +93,8 @@ export function Overview() {
       total === 0
         ? html`<${NoEntities} />`
         : html`
-      <section aria-labelledby="rates"><h2 id="rates">Rates <span class="quiet">of all entities, since this page was opened</span></h2>
-        <${RateChart} history=${history} names=${["accepted", "removed"]} label="Rates of all entities" />
+      <section aria-labelledby="rates"><h2 id="rates">Rates <span class="quiet">of all entities, the last hour</span></h2>
+        <${SeriesChart} base="" lines=${RATES.lines} form=${RATES.form} label="Rates of all entities" />
       </section>
       <section aria-labelledby="dead"><h2 id="dead">Entities with dead letters</h2>
         ${
