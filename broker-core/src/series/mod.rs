@@ -200,6 +200,10 @@ impl SeriesCollector {
             }
         };
         let state = self.state();
+        if !state.is_ready {
+            let detail = "the files of series are being read; try again in a moment";
+            return Err(Rejection::server_busy(detail));
+        }
         let busy = |entry: &Entry| match entry {
             Entry::Busy(track) => Rows::Busy(track.clone()),
             Entry::Idle(idle) => Rows::Idle(idle.clone()),

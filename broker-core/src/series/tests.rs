@@ -118,3 +118,18 @@ fn damaged_file_is_put_aside() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(read(&folder).is_empty());
 }
+
+/// CON-32: each file is written within 5 min, so that a kill loses no more.
+#[test]
+fn each_file_is_written_within_five_minutes() {
+    let (mut state, mut written) = (State::default(), std::collections::BTreeMap::new());
+    for second in 1_000..2_000 {
+        state.second = second;
+        let (number, _) = state.next_file;
+        if state.due_file(Path::new("series")).is_some() {
+            let before = written.insert(number, second).unwrap_or(1_000);
+            assert!(second - before <= 300, "file {number} at {second} after {before}");
+        }
+    }
+    assert_eq!(written.len() as u64, FILE_COUNT);
+}
