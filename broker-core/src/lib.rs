@@ -91,7 +91,9 @@ mod survey;
 mod taps;
 mod traced;
 
-pub use access::{Access, Audited, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap};
+pub use access::{
+    Access, Audited, ConsoleToken, ContainerKeys, InTurn, Search, Standing, Tap, message_count,
+};
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use series::SeriesConfig;

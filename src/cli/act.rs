@@ -21,8 +21,8 @@ Examples:
   peeklock message reschedule orders 1001 --later 1h
   peeklock message delete 'orders/$deadletterqueue' 7
 
-The numbers are those that `peeklock peek` and `peeklock inspect` print. Messages before and after \
-them keep their locks and delivery counts.";
+`peeklock peek` and `peeklock inspect` print the numbers. Other messages keep their \
+locks and delivery counts.";
 
 macro_rules! act_help {
     ($examples:literal) => {
@@ -30,7 +30,7 @@ macro_rules! act_help {
             "Examples:\n",
             $examples,
             "
-Up to 256 messages change together, or none of them. A message that is locked or in another state \
+Up to 256 messages change together, or none. A message that is locked or in another state \
 is left alone and reported. The command needs the rights Send and Listen.
 
 ",

@@ -75,7 +75,7 @@ impl Receipts {
         Ok(Some(receipt))
     }
 
-    /// Returns the job to forget before a receipt of `job` is kept: the one whose last step is
+    /// Returns the job to forget before a receipt of `job` is kept: the job whose last step is
     /// oldest, if the number of receipts is at its limit.
     fn job_to_forget(&self, job: JobId, now: Timestamp) -> Result<Option<JobId>, Rejection> {
         if self.0.len() < RECEIPT_COUNT_MAX || self.0.contains_key(&job) {
@@ -86,8 +86,8 @@ impl Receipts {
         let until = receipt.at.plus(RECEIPT_AGE_MAX);
         if until > now {
             return Err(Rejection::quota_exceeded(format!(
-                "the entity keeps the receipts of {RECEIPT_COUNT_MAX} jobs, the limit; end one of \
-                 them, or retry after {until}, when the receipt of job {oldest} makes way"
+                "the entity keeps the receipts of {RECEIPT_COUNT_MAX} jobs, the limit; end a \
+                 job, or retry after {until}, when the receipt of job {oldest} makes way"
             )));
         }
         Ok(Some(*oldest))

@@ -229,7 +229,7 @@ impl Admin {
     }
 
     /// Acts on messages of an entity or sub-queue that are named by number, and returns the result
-    /// for each, in the order of `act` (CON-12). All of them change together, or none. If `act` has
+    /// for each, in the order of `act` (CON-12). All change together, or none. If `act` has
     /// a step of a job, a repetition changes nothing and has the same result (CON-15).
     ///
     /// ```

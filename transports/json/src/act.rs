@@ -53,7 +53,7 @@ pub struct JobStepForm {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum DeedForm {
-    /// Removes the message, whatever its state.
+    /// Removes the message, in any state.
     Delete {},
     /// Moves an active or deferred message to the dead-letter queue.
     DeadLetter {

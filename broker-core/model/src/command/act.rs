@@ -20,7 +20,7 @@ pub struct Act {
     pub step: Option<JobStep>,
     /// The messages: 1 to [`ACT_COUNT_MAX`], none twice.
     pub sequences: Vec<SequenceNumber>,
-    /// What happens to each of them.
+    /// Change of each message.
     pub deed: Deed,
     /// Whether locks of others are broken, uncounted. Otherwise a locked message is left alone.
     pub breaks_locks: bool,
@@ -38,7 +38,7 @@ pub struct JobStep {
 /// Change of a message that an operator asks for. Delivery counts and numbers of the messages stay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
-    /// Removes the message, whatever its state.
+    /// Removes the message, in any state.
     Delete,
     /// Moves an active or deferred message of the main queue to the dead-letter queue (DLQ-07).
     DeadLetter {

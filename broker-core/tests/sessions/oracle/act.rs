@@ -5,7 +5,7 @@ use peeklock_core::command::{ActResult, Deed};
 use super::{Oracle, Reply, State};
 
 impl Oracle {
-    /// CON-12: whoever holds the session.
+    /// CON-12: a held session changes nothing.
     pub fn act(&mut self, numbers: &[u64], deed: &Deed, breaks_locks: bool) -> Reply {
         let results = numbers.iter().map(|number| self.act_on(*number, deed, breaks_locks));
         Reply::Acted(results.collect())

@@ -223,8 +223,8 @@ fn rescheduled_message_is_enqueued_at_its_new_instant() {
     assert_eq!(stand.queue.counts().scheduled, 1);
 }
 
-/// CON-12, SET-10, SET-11: reason and description are those of a receiver: a message whose header
-/// has no room for them is left alone, and texts over their limits are refused.
+/// CON-12, SET-10, SET-11: reason and description are limited as for a receiver: a message whose
+/// header has no room for them is left alone, and texts over their limits are refused.
 #[test]
 fn reason_and_description_have_their_limits() {
     let mut stand = Stand::new(|_| {});

@@ -7,14 +7,13 @@ pub(super) mod send;
 
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
-use peeklock_core::Entity;
-use peeklock_core::access::{Audited, message_count};
 use peeklock_core::command::{
     Command, InboundMessage, LoadedMessage, Outcome, ReceiveMode, ReceivedMessage,
 };
 use peeklock_core::contract::AuditResult;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
+use peeklock_core::{Audited, Entity, message_count};
 use peeklock_json::{NewMessage, ReceivedView, message_in_json_max};
 use peeklock_link::Steps;
 use serde::{Deserialize, Serialize};
