@@ -13,7 +13,7 @@ mod text;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use self::text::{cut, numbers, request_text, search_text, without_secrets};
+use self::text::{cut, numbers, request_text, search_text, shown, without_keys};
 use super::Access;
 use crate::audited::{Audited, Before, ended, log_failure};
 use crate::broker::{Broker, Update};
@@ -212,7 +212,7 @@ impl Access {
     ) -> Result<Audited, BrokerError> {
         let shared = &self.broker.shared;
         let Some(auditor) = &shared.auditor else { return Ok(Audited::default()) };
-        let stage = AuditStage::Begin { request: cut(request).into() };
+        let stage = AuditStage::Begin { request: cut(&without_keys(request)).into() };
         let entry = self.audit_entry(client, action, resource, stage);
         auditor
             .record(entry.clone())
@@ -396,11 +396,11 @@ fn changes(before: Before, managed: &Managed) -> Vec<AuditedChange> {
         }],
         _ => Vec::new(),
     };
-    let shown = |text: Box<str>| cut(&without_secrets(&text)).into();
-    let changes = changes.into_iter().take(AUDIT_CHANGES_MAX).map(|change| AuditedChange {
-        property: cut(&change.property).into(),
-        before: change.before.map(shown),
-        after: change.after.map(shown),
+    let changes = changes.into_iter().take(AUDIT_CHANGES_MAX).map(|change| {
+        let Change { property, before, after } = change;
+        let kept = |text: Box<str>| cut(&shown(&property, &text)).into();
+        let (before, after) = (before.map(kept), after.map(kept));
+        AuditedChange { property: cut(&property).into(), before, after }
     });
     changes.collect()
 }

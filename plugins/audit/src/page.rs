@@ -113,7 +113,7 @@ fn may_have(files: &[FileFacts], at: usize, query: &AuditQuery) -> bool {
     let is_before = query.since.is_some_and(|since| next.is_some_and(|next| next.began_at < since));
     let is_after = query.until.is_some_and(|until| file.began_at >= until);
     let is_seen = query.after.is_some_and(|after| match query.is_ascending {
-        true => next.is_some_and(|next| next.first <= after + 1),
+        true => next.is_some_and(|next| next.first <= after.saturating_add(1)),
         false => file.first >= after,
     });
     !is_before && !is_after && !is_seen

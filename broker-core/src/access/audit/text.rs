@@ -87,7 +87,7 @@ pub(super) fn request_text(request: &Management) -> String {
 fn named<D: Description>(update: &D::Update) -> String {
     let texts = declaration::named::<D>(update);
     let shown = texts.map(|(name, text)| match text {
-        Some(text) => format!("{name} = {}", without_secrets(&text)),
+        Some(text) => format!("{name} = {}", shown(name, &text)),
         None => format!("{name} = none"),
     });
     shown.collect::<Vec<_>>().join("; ")
@@ -128,11 +128,31 @@ pub(super) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(AUDIT_TEXT_BYTES_MAX)).unwrap_or(text)
 }
 
-/// Removes user, password and query of a URL: some services take a key there.
-pub(super) fn without_secrets(text: &str) -> Cow<'_, str> {
-    let Some((scheme, rest)) = text.split_once("://") else { return Cow::Borrowed(text) };
-    let place = rest.split(['?', '#']).next().unwrap_or_default();
-    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    Cow::Owned(format!("{scheme}://{host}{path}"))
+/// The value of a property without keys (CON-75). A destination elsewhere keeps scheme and host
+/// only: some services take a key in the path.
+pub(super) fn shown<'a>(property: &str, text: &'a str) -> Cow<'a, str> {
+    let is_entity = !text.contains([':', '=']);
+    if !property.starts_with("forward_") || is_entity {
+        return without_keys(text);
+    }
+    let is_of_scheme = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
+    let split = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(is_of_scheme));
+    let Some((scheme, rest)) = split else { return Cow::Borrowed("(hidden)") };
+    // A password may contain any of the characters that end a host.
+    let rest = rest.rsplit('@').next().unwrap_or_default();
+    let host = rest.split(['/', '?', '#', ';']).next().unwrap_or_default();
+    Cow::Owned(format!("{scheme}://{host}"))
+}
+
+/// Replaces the values of keys, signatures and tokens in a text of a client.
+pub(super) fn without_keys(text: &str) -> Cow<'_, str> {
+    const MARKS: [&str; 5] =
+        ["sharedaccesskey=", "sharedaccesssignature", "sig=", "bearer ", "accountkey="];
+    let lower = text.to_ascii_lowercase();
+    let end_of = |mark: &str| lower.find(mark).map(|at| at + mark.len());
+    match MARKS.iter().filter_map(|mark| end_of(mark)).min() {
+        // What follows may contain further keys.
+        Some(end) => Cow::Owned(format!("{}(hidden)", text.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(text),
+    }
 }
