@@ -142,11 +142,11 @@ fn flip(place: &Path, file: &str, at: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Names and bytes of all files except the lock file, whose content differs.
+/// Names and bytes of all files of the journal except the lock file, whose content differs.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
-    let named = named.filter(|(name, _)| name != "lock");
+    let named = named.filter(|(name, path)| name != "lock" && path.is_file());
     named.map(|(name, path)| (name, std::fs::read(path).unwrap())).collect()
 }
 

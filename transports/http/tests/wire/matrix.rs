@@ -175,6 +175,7 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
                 ("{sequenceNumber}", "1"),
                 ("{sessionId}", "s"),
                 ("{client}", "9"),
+                ("{job}", "00000000-0000-4000-8000-000000000001"),
             ] {
                 filled = filled.replace(name, value);
             }
