@@ -8,11 +8,12 @@
 
 use std::cmp::Reverse;
 
-use peeklock::Access;
+use peeklock::audit::{AuditTrail, MemoryTrail};
 use peeklock::core::admission::sockets;
 use peeklock::declaration::PLAN_RULE_BYTES_MAX;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
+use peeklock::{Access, SeriesConfig};
 
 use super::Config;
 
@@ -20,6 +21,8 @@ use super::Config;
 const LARGE_BYTES: u64 = 2 * (84 << 20);
 /// A plan and its encoded answer; each contains the existing rules.
 const PLAN_BYTES: u64 = 2 * PLAN_RULE_BYTES_MAX as u64;
+/// Entries that wait for the audit trail, and a page that is read.
+const AUDIT_BYTES: u64 = AuditTrail::WAITING_BYTES_MAX as u64 + (8 << 20);
 /// One entity on the metrics page.
 const PAGE_ENTITY_BYTES: u64 = 1_000;
 /// The record of a transaction that timed out and that its client has not discharged.
@@ -165,6 +168,8 @@ impl Config {
         let [_, websocket, amqp] = self.connection_counts();
         let on_disk = !self.server.ephemeral;
         let if_on_disk = |bytes: u64| if on_disk { bytes } else { 0 };
+        let trail = if on_disk { 0 } else { MemoryTrail::BYTES_MAX as u64 };
+        let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
         let gauged = self.gauged_entities() as u64;
         let collector = !self.otlp.endpoint.is_empty();
         let traces = if collector && self.otlp.traces { TRACES_BYTES_MAX } else { 0 };
@@ -208,6 +213,9 @@ impl Config {
                 "limits.search_count_max",
                 (limits.search_count_max as u64).saturating_mul(SEARCH_BYTES),
             ),
+            Row::shared("series of entities", "console.series", series),
+            Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
+            Row::fixed("audit trail of an ephemeral broker", trail),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(

@@ -1,5 +1,6 @@
 //! Additions of a host: rights of its connections, their address, and the precedence of its parts.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -93,6 +94,11 @@ async fn the_parts_of_the_host_are_in_use() {
     let forward_to = Some("log://no-level".into());
     let queue = QueueUpdate { forward_to, ..QueueUpdate::default() };
     broker.create_queue("orders", queue).await.unwrap();
-    std::fs::remove_dir(&folder).unwrap();
+    // The directory has no journal.
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert!(["audit", "series"].map(OsStr::new).contains(&&*name), "{name:?}");
+    }
     broker.stop(Duration::ZERO).await.unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }

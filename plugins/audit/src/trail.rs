@@ -44,6 +44,8 @@ impl AuditTrail {
     /// Maximum number of open files: the directory, its lock, the reserve of the disk, and a file
     /// that is written and one that is read.
     pub const FILES: usize = 12;
+    /// Maximum memory of entries that wait to be written.
+    pub const WAITING_BYTES_MAX: usize = QUEUE_MAX * (130 << 10);
 
     /// Opens the trail in a directory, which is created if it is missing. Mends the end of a trail
     /// that a crash has torn.

@@ -66,6 +66,9 @@ fn each_row_of_the_sum_has_its_size() {
         ("explanations of rules", 524_288, 0),
         ("open taps", 16_384, 0),
         ("open searches", 8_192, 0),
+        ("series of entities", 131_072, 0),
+        ("entries that wait for the audit trail", 141_312, 0),
+        ("audit trail of an ephemeral broker", 0, 0),
         ("names of clients whose links have ended", 6_144, 0),
         ("data waiting for the disk", 262_144, 0),
         ("content cache", 65_536, 0),
@@ -97,6 +100,7 @@ fn each_row_of_the_sum_has_its_size() {
     let off = load("budget-off", "").unwrap();
     let off = off.config.budget();
     let without = [
+        "audit trail of an ephemeral broker",
         "spans waiting for a collector",
         "entity gauges for a collector",
         "TLS handshakes",
