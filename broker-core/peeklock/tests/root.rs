@@ -27,7 +27,8 @@ const WORDS: [&str; 19] = [
     "transaction",
 ];
 /// The broker and its access control.
-const BROKER: [&str; 5] = ["Access", "Broker", "BrokerBuilder", "ContainerKeys", "StartError"];
+const BROKER: [&str; 6] =
+    ["Access", "Broker", "BrokerBuilder", "ContainerKeys", "SeriesConfig", "StartError"];
 /// Handles that a client opens.
 const HANDLES: [&str; 14] = [
     "Admin",
@@ -76,8 +77,9 @@ const WORK: [&str; 27] = [
     "core",
 ];
 /// One module per feature.
-const FEATURES: [&str; 13] = [
+const FEATURES: [&str; 14] = [
     "amqp",
+    "audit",
     "auth_jwt",
     "auth_sas",
     "console",
