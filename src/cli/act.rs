@@ -89,7 +89,7 @@ pub struct Target {
     /// Sequence numbers, such as 1001
     #[arg(required = true, value_name = "NUMBER", num_args = 1..=4096, value_parser = sequence_number)]
     numbers: Vec<u64>,
-    /// Break the locks of receivers, without counting their deliveries as failed
+    /// Break the locks of receivers, except in sessions, without counting deliveries as failed
     #[arg(long)]
     break_locks: bool,
     #[command(flatten)]
@@ -163,7 +163,7 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
         let mut numbers = target.numbers.clone();
         numbers.sort_unstable();
         numbers.dedup();
-        let mut acted = Vec::new();
+        let (mut acted, mut failure) = (Vec::new(), None);
         for numbers in numbers.chunks(ACT_COUNT_MAX) {
             let act = Act {
                 step: None,
@@ -171,7 +171,13 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
                 deed: deed.clone(),
                 breaks_locks: target.break_locks,
             };
-            acted.extend(session.client.admin().act(&target.entity, act).await?);
+            match session.client.admin().act(&target.entity, act).await {
+                Ok(results) => acted.extend(results),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
         }
         let is_done = |message: &&ActedMessage| message.result == ActResult::Done;
         let done = acted.iter().filter(is_done).count();
@@ -184,8 +190,12 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
             for message in acted.iter().filter(|message| !is_done(message)) {
                 note(&format!("message {}: {}", message.sequence, problem(message.result)));
             }
-        } else {
+        } else if failure.is_none() || !acted.is_empty() {
             session.out.print(&format!("{}\n", acted_to_json(acted)))?;
+        }
+        // The results of earlier steps are printed: what they changed stays.
+        if let Some(error) = failure {
+            return Err(error.into());
         }
         match (done, is_whole) {
             (_, true) => Ok(()),
@@ -199,7 +209,9 @@ const fn problem(result: ActResult) -> &'static str {
     match result {
         ActResult::Done => "done",
         ActResult::NotFound => "no such message here",
-        ActResult::Locked => "a receiver holds it; --break-locks breaks the lock",
+        ActResult::Locked => {
+            "a receiver holds it; --break-locks breaks the lock, except in a session"
+        }
         ActResult::WrongState => "its state does not permit this",
         ActResult::Busy => "it is changing or leaving; try again",
         ActResult::Expired => "it is expired, and would be removed at once",

@@ -6,10 +6,14 @@
 //! The step is sent before the next one, so one receipt for each job is sufficient.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher24;
 
 use crate::change::{Change, Durability};
 use crate::command::{
-    ACT_COUNT_MAX, Act, ActedMessage, JobStep, Outcome, RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Receipt,
+    ACT_COUNT_MAX, Act, ActedMessage, Deed, JobStep, NewInstant, Outcome, RECEIPT_AGE_MAX,
+    RECEIPT_COUNT_MAX, Receipt,
 };
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -27,6 +31,11 @@ impl Receipts {
     /// Number of results in all receipts.
     pub(crate) fn len(&self) -> usize {
         self.0.values().map(|receipt| receipt.messages.len()).sum()
+    }
+
+    /// Number of results in the receipt of a job.
+    fn len_of(&self, job: JobId) -> usize {
+        self.0.get(&job).map_or(0, |receipt| receipt.messages.len())
     }
 
     /// Iterates over the receipts, by job.
@@ -50,7 +59,7 @@ impl Receipts {
         &self,
         step: JobStep,
         sub_queue: SubQueue,
-        sequences: &[SequenceNumber],
+        act: &Act,
     ) -> Result<Option<&Receipt>, Rejection> {
         let JobStep { job, number } = step;
         let Some(receipt) = self.0.get(&job).filter(|receipt| receipt.step.number >= number) else {
@@ -66,10 +75,13 @@ impl Receipts {
             ));
         }
         let named = receipt.messages.iter().map(|message| message.sequence);
-        if receipt.sub_queue != sub_queue || !named.eq(sequences.iter().copied()) {
+        if receipt.sub_queue != sub_queue
+            || receipt.deed_hash != deed_hash(act)
+            || !named.eq(act.sequences.iter().copied())
+        {
             return refuse(format!(
-                "step {number} of job {job} was carried out on other messages; give each step a \
-                 number of its own"
+                "step {number} of job {job} was carried out with another deed or on other \
+                 messages; give each step a number of its own"
             ));
         }
         Ok(Some(receipt))
@@ -125,11 +137,14 @@ pub(crate) trait ActOnMessages: Intake {
         let mut replaced = None;
         if let Some(of_job) = act.step {
             let receipts = self.receipts();
-            if let Some(receipt) = receipts.of_repeated(of_job, sub_queue, &act.sequences)? {
+            if let Some(receipt) = receipts.of_repeated(of_job, sub_queue, act)? {
                 return Ok(Answer::after_commit(Outcome::Acted(receipt.messages.clone())));
             }
             replaced = receipts.job_to_forget(of_job.job, ctx.now)?;
-            intake::refuse_too_many_receipts(act.sequences.len(), ctx)?;
+            // The receipts that this one replaces make room for it.
+            let ended = [Some(of_job.job), replaced].into_iter().flatten();
+            let freed: usize = ended.map(|job| receipts.len_of(job)).sum();
+            intake::refuse_too_many_receipts(act.sequences.len().saturating_sub(freed), ctx)?;
         }
         let messages = self.carry_out(sub_queue, act, ctx, step)?;
         self.note_use(ctx.now);
@@ -137,8 +152,13 @@ pub(crate) trait ActOnMessages: Intake {
             if let Some(job) = replaced {
                 self.apply_change(Change::JobForgotten(job), Durability::Lazy, ctx, step);
             }
-            let receipt =
-                Receipt { step: of_job, at: ctx.now, sub_queue, messages: messages.clone() };
+            let receipt = Receipt {
+                step: of_job,
+                at: ctx.now,
+                sub_queue,
+                deed_hash: deed_hash(act),
+                messages: messages.clone(),
+            };
             let kept = Change::Receipted(Box::new(receipt));
             self.apply_change(kept, Durability::Sync, ctx, step);
         }
@@ -152,6 +172,34 @@ pub(crate) trait ActOnMessages: Intake {
         }
         Answer::after_commit(Outcome::Done)
     }
+}
+
+/// Hash of the deed of a step and of whether it breaks locks. Receipts in stores have it, so it
+/// never changes.
+fn deed_hash(act: &Act) -> u64 {
+    let mut hasher = SipHasher24::new();
+    let mut add = |tag: u8, value: i128| {
+        hasher.write(&[tag]);
+        hasher.write(&value.to_be_bytes());
+    };
+    add(0, i128::from(act.breaks_locks));
+    match &act.deed {
+        Deed::Delete => add(1, 0),
+        Deed::Undefer => add(2, 0),
+        Deed::Reschedule(NewInstant::At(at)) => add(3, i128::from(at.ticks())),
+        Deed::Reschedule(NewInstant::Later(shift)) => add(4, i128::from(shift.ticks())),
+        Deed::Reschedule(NewInstant::Earlier(shift)) => add(5, i128::from(shift.ticks())),
+        Deed::Reschedule(NewInstant::Now) => add(6, 0),
+        Deed::DeadLetter { reason, description } => {
+            for (tag, text) in [(7, reason), (8, description)] {
+                let length = text.as_ref().map_or(-1, |text| text.len() as i128);
+                hasher.write(&[tag]);
+                hasher.write(&length.to_be_bytes());
+                hasher.write(text.as_deref().unwrap_or_default().as_bytes());
+            }
+        }
+    }
+    hasher.finish()
 }
 
 fn check_sequences(sequences: &[SequenceNumber]) -> Result<(), Rejection> {

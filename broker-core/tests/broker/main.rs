@@ -25,6 +25,7 @@ mod overlays;
 mod parked;
 mod peer;
 mod policies;
+mod rescheduled;
 mod searching;
 mod series;
 mod slices;

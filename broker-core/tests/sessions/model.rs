@@ -268,7 +268,7 @@ impl Run {
         let sequences = numbers.iter().copied().map(SequenceNumber).collect();
         let act = Act { step: None, sequences, deed: deed.clone(), breaks_locks };
         let command = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
-        self.both(command, 0, |oracle, _| Some(oracle.act(&numbers, &deed, breaks_locks)));
+        self.both(command, 0, |oracle, _| Some(oracle.act(&numbers, &deed)));
     }
 
     fn set_state_of_unheld(&mut self) {

@@ -5,7 +5,7 @@ use super::Queue;
 use super::settle::{overlay_bytes, refuse_large_header};
 use crate::act::{ActOnMessages, Receipts};
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
-use crate::command::{Act, ActResult, ActedMessage, Deed, Settlement};
+use crate::command::{Act, ActResult, ActedMessage, Deed, NewInstant, Settlement};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
@@ -31,6 +31,11 @@ impl ActOnMessages for Queue {
         step: &mut StepOutput,
     ) -> Result<Vec<ActedMessage>, Rejection> {
         self.refuse_deed(sub_queue, &act.deed)?;
+        if let Deed::Reschedule(to) = act.deed {
+            let slots = act.sequences.iter().filter_map(|sequence| self.slots.get(*sequence));
+            let scheduled = slots.filter(|slot| slot.state == SlotState::Scheduled);
+            refuse_endless(to, scheduled, ctx.now)?;
+        }
         let verdict = match &act.deed {
             Deed::DeadLetter { reason, description } => {
                 intake::refuse_without_room(ctx)?;
@@ -83,7 +88,9 @@ impl Queue {
         let slot = self.slots.get(sequence).filter(|slot| slot.sub_queue == sub_queue).copied();
         let slot = slot.ok_or(ActResult::NotFound)?;
         if slot.lock.is_some() {
-            if !act.breaks_locks {
+            // In a session only the lock of the session is broken (CON-26).
+            let is_in_session = self.sessions.is_some() && sub_queue == SubQueue::Main;
+            if !act.breaks_locks || is_in_session {
                 return Err(ActResult::Locked);
             }
         } else if !self.is_at_rest(sequence, &slot) {
@@ -131,6 +138,9 @@ impl Queue {
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) {
+        if let Some(lock) = slot.lock.and_then(|index| self.locks.get(index)) {
+            step.lock_spans.push(ctx.now.since(lock.taken_at));
+        }
         let change = match deed {
             Deed::Delete => {
                 let is_scheduled = slot.state == SlotState::Scheduled;
@@ -164,6 +174,26 @@ pub(crate) fn expiry_at(slot: &Slot, at: Timestamp) -> Timestamp {
     match slot.expires_at.is_never() {
         true => slot.expires_at,
         false => at.plus(slot.expires_at.since(slot.enqueued_at)),
+    }
+}
+
+/// Refuses an instant at which one of these scheduled messages would never be enqueued, or would
+/// lose its time to live.
+pub(crate) fn refuse_endless<'s>(
+    to: NewInstant,
+    mut scheduled: impl Iterator<Item = &'s Slot>,
+    now: Timestamp,
+) -> Result<(), Rejection> {
+    let is_endless = |slot: &Slot| {
+        let at = to.of(slot.enqueued_at, now);
+        at.is_never() || (!slot.expires_at.is_never() && expiry_at(slot, at).is_never())
+    };
+    match scheduled.any(is_endless) {
+        true => Err(Rejection::out_of_range(
+            "the new instant, or the end of the time to live counted from it, is beyond the last \
+             instant of the calendar; give an earlier instant",
+        )),
+        false => Ok(()),
     }
 }
 

@@ -108,7 +108,7 @@ use crate::record::{Batch, Key};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
-pub(crate) use self::act::expiry_at;
+pub(crate) use self::act::{expiry_at, refuse_endless};
 pub use self::invariant::BrokenInvariant;
 pub(crate) use self::transaction::PlannedOperation;
 pub use crate::config::{ForwardingConfig, QueueConfig};

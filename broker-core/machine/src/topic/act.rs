@@ -8,7 +8,7 @@ use crate::command::{Act, ActResult, ActedMessage, Deed};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
-use crate::queue::expiry_at;
+use crate::queue::{expiry_at, refuse_endless};
 use crate::time::Timestamp;
 use crate::{Ctx, StepOutput};
 
@@ -41,6 +41,10 @@ impl ActOnMessages for Topic {
                 )));
             }
         }
+        if let Deed::Reschedule(to) = act.deed {
+            let slots = act.sequences.iter().filter_map(|sequence| self.slots.get(*sequence));
+            refuse_endless(to, slots, ctx.now)?;
+        }
         let messages = act.sequences.iter().map(|sequence| {
             let result = self.act_on_scheduled(*sequence, &act.deed, ctx, step);
             ActedMessage { sequence: *sequence, result }
@@ -58,8 +62,9 @@ impl Topic {
         step: &mut StepOutput,
     ) -> ActResult {
         let Some(slot) = self.slots.get(sequence).copied() else { return ActResult::NotFound };
-        // A due message has left the schedule until it is published.
-        if slot.is_in_flight() || !self.schedule.contains(slot.enqueued_at, sequence) {
+        // A message that is being loaded is published at its present instant.
+        let is_leaving = matches!(deed, Deed::Reschedule(_)) && self.loading.contains(&sequence);
+        if slot.is_in_flight() || is_leaving {
             return ActResult::Busy;
         }
         let change = match deed {

@@ -40,8 +40,11 @@ impl Topic {
             Change::Receipted(receipt) => self.receipts.keep((**receipt).clone()),
             Change::JobForgotten(job) => self.receipts.forget(*job),
             Change::Rescheduled { sequence, at, expires_at } => {
+                let due_at = self.slots.get(*sequence).map(|slot| slot.enqueued_at);
+                if let Some(due_at) = due_at {
+                    self.unwatch_schedule(*sequence, due_at);
+                }
                 if let Some(slot) = self.slots.get_mut(*sequence) {
-                    self.schedule.remove(slot.enqueued_at, *sequence);
                     slot.enqueued_at = *at;
                     slot.expires_at = *expires_at;
                     slot.marks.set(Mark::InFlight);
@@ -136,7 +139,7 @@ impl Topic {
     fn take(&mut self, sequence: SequenceNumber) {
         self.sources.remove(&sequence);
         if let Some(slot) = self.slots.remove(sequence) {
-            self.schedule.remove(slot.enqueued_at, sequence);
+            self.unwatch_schedule(sequence, slot.enqueued_at);
             let size = u64::from(slot.size);
             self.scheduled_bytes = self.scheduled_bytes.saturating_sub(size);
             self.family_summary.size_bytes = self.family_summary.size_bytes.saturating_sub(size);

@@ -95,7 +95,10 @@ pub struct Topic {
     /// The highest number that was given, and the highest number in the store.
     last_sequence: SequenceNumber,
     stored_sequence: SequenceNumber,
+    /// Scheduled messages, by the instant of the next attempt to publish them.
     schedule: DueIndex,
+    /// Instants of the next attempts with messages that could not be published when they were due.
+    retries: BTreeMap<SequenceNumber, Timestamp>,
     /// Due messages whose contents were requested and have not arrived.
     loading: VecDeque<SequenceNumber>,
     duplicates: Option<Box<DuplicateHistory>>,
@@ -171,6 +174,7 @@ impl Topic {
             last_sequence: SequenceNumber(0),
             stored_sequence: SequenceNumber(0),
             schedule: DueIndex::default(),
+            retries: BTreeMap::new(),
             loading: VecDeque::new(),
             duplicates,
             peers: Peers::default(),

@@ -65,6 +65,21 @@ impl Topic {
         self.schedule.insert(at, sequence);
     }
 
+    /// Removes a scheduled message from the index, also if it waits for another attempt.
+    pub(super) fn unwatch_schedule(&mut self, sequence: SequenceNumber, at: Timestamp) {
+        self.schedule.remove(at, sequence);
+        if let Some(again) = self.retries.remove(&sequence) {
+            self.schedule.remove(again, sequence);
+        }
+    }
+
+    /// Lets a due message wait for another attempt to publish it.
+    fn try_again(&mut self, sequence: SequenceNumber, now: Timestamp) {
+        let at = now.plus(LOAD_AGAIN_AFTER);
+        self.schedule.insert(at, sequence);
+        self.retries.insert(sequence, at);
+    }
+
     /// Requests the contents of due messages, by instant, then by number (SCH-07), unless a load is
     /// in progress.
     pub(super) fn ask_for_due(&mut self, ctx: &Ctx<'_>, step: &mut StepOutput) {
@@ -74,6 +89,7 @@ impl Topic {
         let mut bytes = 0u64;
         while self.loading.len() < LOAD_COUNT_MAX && bytes < LOAD_BYTES_MAX {
             let Some((_, sequence)) = self.schedule.pop_due(ctx.now) else { break };
+            self.retries.remove(&sequence);
             if !self.is_durably_scheduled(sequence) {
                 continue;
             }
@@ -115,13 +131,13 @@ impl Topic {
             // The message may have been cancelled meanwhile.
             let Some(slot) = self.slots.get(from).copied() else { continue };
             let Some(content) = bytes.and_then(|bytes| Content::parse(bytes).ok()) else {
-                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                self.try_again(from, ctx.now);
                 continue;
             };
             let sequence = self.last_sequence.next();
             let Some(journey) = self.journey_of_scheduled(from) else { continue };
             if self.is_due_unjudged() {
-                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                self.try_again(from, ctx.now);
                 continue;
             }
             let selection = self.select(&content, &journey, sequence, ctx);
@@ -131,7 +147,7 @@ impl Topic {
                 || intake::refuse_too_many_messages(selection.copies.len(), ctx).is_err()
             {
                 // It waits until its rules or the limits allow it, since no message may be lost.
-                self.schedule.insert(ctx.now.plus(LOAD_AGAIN_AFTER), from);
+                self.try_again(from, ctx.now);
                 continue;
             }
             let inherited = InheritedProperties::of_content(&content);

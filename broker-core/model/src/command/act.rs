@@ -104,6 +104,8 @@ pub struct Receipt {
     pub at: Timestamp,
     /// Sub-queue of its messages.
     pub sub_queue: SubQueue,
+    /// Hash of its deed and of whether it breaks locks.
+    pub deed_hash: u64,
     /// Its messages, in the order of the command.
     pub messages: Vec<ActedMessage>,
 }

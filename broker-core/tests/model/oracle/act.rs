@@ -14,6 +14,8 @@ pub struct Receipt {
     number: u64,
     at: Timestamp,
     sub_queue: SubQueue,
+    deed: Deed,
+    breaks_locks: bool,
     results: Vec<(u64, ActResult)>,
 }
 
@@ -32,7 +34,11 @@ impl Oracle {
             && step.number <= receipt.number
         {
             let same = receipt.results.iter().map(|(number, _)| *number).eq(numbers);
-            if step.number < receipt.number || !same || sub_queue != receipt.sub_queue {
+            let same = same
+                && sub_queue == receipt.sub_queue
+                && act.deed == receipt.deed
+                && act.breaks_locks == receipt.breaks_locks;
+            if step.number < receipt.number || !same {
                 self.reach("CON-15 conflict");
                 return refuse(Condition::InvalidOperation);
             }
@@ -64,8 +70,15 @@ impl Oracle {
         self.reach("CON-12");
         if let Some(JobStep { job, number }) = act.step {
             self.reach("CON-15");
-            let results = results.clone();
-            self.receipts.insert(job, Receipt { number, at: self.now, sub_queue, results });
+            let receipt = Receipt {
+                number,
+                at: self.now,
+                sub_queue,
+                deed: act.deed.clone(),
+                breaks_locks: act.breaks_locks,
+                results: results.clone(),
+            };
+            self.receipts.insert(job, receipt);
         }
         Ok(Some(Reply::Acted(results)))
     }

@@ -155,7 +155,7 @@ fn deed_breaks_a_lock_only_if_asked() {
     }
 }
 
-/// CON-12, DEF-01, RCV-26: an undeferred message is active again at its place, with its delivery
+/// CON-12, CON-26, DEF-01, RCV-26: an undeferred message is active again at its place, with its delivery
 /// count. In a queue with sessions it returns to the order of its session. An expired one stays.
 #[test]
 fn undeferred_message_returns_to_its_place() {
@@ -181,7 +181,8 @@ fn undeferred_message_returns_to_its_place() {
     let again = receive_in_session(&mut stand, 1, 2);
     assert_eq!(again.iter().map(|lock| lock.sequence().0).collect::<Vec<_>>(), [1, 2]);
     let dead = Act { breaks_locks: true, ..act(&[2], dead_letter("wrong")) };
-    assert_eq!(results(&mut stand, MAIN, dead), [ActResult::Done]);
+    let locked = results(&mut stand, MAIN, dead);
+    assert_eq!(locked, [ActResult::Locked], "only the lock of the session is broken");
     stand.settle_down();
 
     let mut stand = Stand::new(|_| {});
@@ -223,6 +224,26 @@ fn rescheduled_message_is_enqueued_at_its_new_instant() {
     assert_eq!(stand.queue.counts().scheduled, 1);
 }
 
+/// CON-12: an instant beyond the calendar, also as the end of the time to live, is refused for the
+/// whole step.
+#[test]
+fn instant_beyond_the_calendar_is_refused() {
+    let mut stand = Stand::new(|_| {});
+    let at = stand.now.plus(TimeSpan::from_minutes(60));
+    stand.send(2, |message| {
+        message.scheduled_enqueue_time = Some(at);
+        message.time_to_live = Some(TimeSpan::from_minutes(60));
+    });
+    let last = Timestamp::NEVER.minus(TimeSpan::from_minutes(1));
+    for to in
+        [NewInstant::At(Timestamp::NEVER), NewInstant::Later(TimeSpan::MAX), NewInstant::At(last)]
+    {
+        let refused = ask(&mut stand, MAIN, act(&[9, 2], Deed::Reschedule(to)));
+        assert_eq!(refused.unwrap_err(), Condition::ArgumentOutOfRange);
+    }
+    assert_eq!(stand.queue.slots.get(SequenceNumber(2)).unwrap().enqueued_at, at);
+}
+
 /// CON-12, SET-10, SET-11: reason and description are limited as for a receiver: a message whose
 /// header has no room for them is left alone, and texts over their limits are refused.
 #[test]
@@ -261,7 +282,7 @@ fn step_is_refused_as_a_whole_if_it_is_invalid() {
 }
 
 /// CON-15: a repeated step changes nothing and has the answer of its first run, also after a
-/// restart. An earlier step, and a step with other messages, are refused.
+/// restart. An earlier step, and a step with other messages or another deed, are refused.
 #[test]
 fn repeated_step_answers_from_its_receipt() {
     use ActResult::{Done, NotFound, WrongState};
@@ -281,6 +302,9 @@ fn repeated_step_answers_from_its_receipt() {
         of_job(1, 6, again.clone()),
         of_job(1, 7, act(&[1], Deed::Delete)),
         of_job(1, 7, act(&[1, 2], Deed::Delete)),
+        of_job(1, 7, act(&[1, 9], Deed::Undefer)),
+        of_job(1, 7, act(&[1, 9], dead_letter("wrong"))),
+        of_job(1, 7, Act { breaks_locks: true, ..again.clone() }),
     ] {
         assert_eq!(ask(&mut stand, MAIN, refused).unwrap_err(), Condition::InvalidOperation);
     }

@@ -72,3 +72,26 @@ fn scheduled_messages_of_a_topic_are_acted_on() {
     stand.ctx_of(|topic, ctx| topic.advance(ctx, &mut step));
     assert_eq!(ask(&mut stand, main, &[3, 1], later, None), Ok(vec![Busy, Done]));
 }
+
+/// CON-12, SCH-10: a message whose publishing failed and is tried again later can be rescheduled,
+/// which ends the attempts, and deleted.
+#[test]
+fn message_that_waits_for_another_attempt_is_acted_on() {
+    let mut stand = Stand::new(1);
+    let hour = TimeSpan::from_minutes(60);
+    schedule(&mut stand, hour);
+    schedule(&mut stand, hour);
+    stand.now = stand.now.plus(hour);
+    let mut step = StepOutput::default();
+    stand.ctx_of(|topic, ctx| topic.advance(ctx, &mut step));
+    let unread = vec![(SequenceNumber(1), None), (SequenceNumber(2), None)];
+    stand.ctx_of(|topic, ctx| topic.publish_due(unread, ctx, &mut step));
+    let again = stand.now.plus(TimeSpan::from_minutes(1));
+    assert_eq!(stand.topic.next_deadline(), Some(again));
+    let later = Deed::Reschedule(NewInstant::At(stand.now.plus(hour)));
+    let done = Ok(vec![ActResult::Done]);
+    assert_eq!(ask(&mut stand, SubQueue::Main, &[1], later, None), done);
+    assert_eq!(ask(&mut stand, SubQueue::Main, &[2], Deed::Delete, None), done);
+    assert_eq!(stand.topic.next_deadline(), Some(stand.now.plus(hour)));
+    assert_eq!(stand.topic.counts().scheduled, 1);
+}

@@ -133,6 +133,7 @@ pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
     value.extend_from_slice(&receipt.step.number.to_be_bytes());
     value.extend_from_slice(&receipt.at.ticks().to_be_bytes());
     value.push(sub_queue_code(receipt.sub_queue));
+    value.extend_from_slice(&receipt.deed_hash.to_be_bytes());
     for message in &receipt.messages {
         value.extend_from_slice(&message.sequence.0.to_be_bytes());
         value.push(message.result as u8);
@@ -148,13 +149,14 @@ pub fn read_receipt(job: JobId, value: &[u8]) -> Read<Receipt> {
     reader.version()?;
     let step = JobStep { job, number: reader.u64()? };
     let (at, sub_queue) = (reader.instant()?, reader.sub_queue()?);
+    let deed_hash = reader.u64()?;
     let mut messages = Vec::new();
     while reader.end().is_err() {
         let sequence = SequenceNumber(reader.u64()?);
         let result = ActResult::ALL.get(usize::from(reader.u8()?)).ok_or("unknown result")?;
         messages.push(ActedMessage { sequence, result: *result });
     }
-    Ok(Receipt { step, at, sub_queue, messages })
+    Ok(Receipt { step, at, sub_queue, deed_hash, messages })
 }
 
 /// Writes the record of a session's state.

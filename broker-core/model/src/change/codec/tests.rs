@@ -213,6 +213,7 @@ fn peer_records_stay_readable() {
 #[test]
 fn receipts_stay_readable() {
     let golden = b"\x01\0\0\0\0\0\0\x04\x01\x11\x12\x13\x14\x15\x16\x17\x18\x01\
+        \x21\x22\x23\x24\x25\x26\x27\x28\
         \0\0\0\0\0\0\0\x2a\0\0\0\0\0\0\0\0\x2b\x02";
     let message = |number, result| ActedMessage { sequence: SequenceNumber(number), result };
     let job = JobId(0xb0b);
@@ -220,6 +221,7 @@ fn receipts_stay_readable() {
         step: JobStep { job, number: 1_025 },
         at: Timestamp::from_ticks(0x1112_1314_1516_1718),
         sub_queue: SubQueue::DeadLetter,
+        deed_hash: 0x2122_2324_2526_2728,
         messages: vec![message(42, ActResult::Done), message(43, ActResult::Locked)],
     };
     let mut written = Vec::new();
