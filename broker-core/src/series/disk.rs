@@ -2,8 +2,9 @@
 //!
 //! Entities are divided among [`FILE_COUNT`] files, which are written in turn, so that a kill loses
 //! at most 5 min. A file is replaced as a whole: a header, the rows of each entity after its id and
-//! their length, and the SHA-256 digest of all before it. A file that cannot be read is put aside as
-//! `NAME.damaged`, and the broker goes on without its rows.
+//! their length, and the SHA-256 digest of all before it. A file that cannot be read, or that is of
+//! another version, is put aside as `NAME.damaged` in place of an older one, and the broker goes on
+//! without its rows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,13 +15,18 @@ use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
-use super::row::{read_number, write_number};
+use super::row::{GAUGE_COUNT, read_number, write_number};
+use crate::flows::FLOW_COUNT;
 
 /// Number of files.
 pub(super) const FILE_COUNT: u64 = 16;
 /// Seconds between the writes of two files: all are written within 4 min.
 pub(super) const WRITE_EVERY: u64 = 15;
-const HEADER: &[u8; 8] = b"series 1";
+/// Version of the format, and the numbers of counts and gauges, which say what the bits of a row mean.
+const HEADER: [u8; 10] = {
+    let [a, b, c, d, e, f, g, h] = *b"series 1";
+    [a, b, c, d, e, f, g, h, FLOW_COUNT.to_le_bytes()[0], GAUGE_COUNT.to_le_bytes()[0]]
+};
 const DIGEST_BYTES: usize = 32;
 /// Maximum size of a file that is read: larger ones were not written by a broker.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -48,12 +54,19 @@ impl FileToWrite {
         self.content.extend_from_slice(rows);
     }
 
+    /// Replaces the file, unless the final files are written already.
+    pub(super) fn carry_out(self, is_final: &Mutex<bool>) {
+        let is_final = is_final.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_final {
+            self.write();
+        }
+    }
+
     /// Replaces the file. A failure is logged; the file is written again in its next turn.
-    pub(super) fn carry_out(mut self, writing: &Mutex<()>) {
+    pub(super) fn write(mut self) {
         let digest = Sha256::digest(&self.content);
         self.content.extend_from_slice(&digest);
         let path = path_of(&self.directory, self.number);
-        let _one_at_a_time = writing.lock().unwrap_or_else(PoisonError::into_inner);
         let write = || {
             // Like the other files of the data directory, only for their owner.
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
@@ -79,8 +92,8 @@ pub(super) fn read(directory: &Path) -> StoredRows {
     for number in 0..FILE_COUNT {
         let path = path_of(directory, number);
         match read_file(&path) {
-            Ok(Some(rows)) => all.extend(rows),
-            Ok(None) => put_aside(&path, "the file is damaged"),
+            Ok(Ok(rows)) => all.extend(rows),
+            Ok(Err(why)) => put_aside(&path, why),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => put_aside(&path, &error.to_string()),
         }
@@ -94,20 +107,27 @@ fn put_aside(path: &Path, why: &str) {
     tracing::warn!(path = %path.display(), why, moved, "series cannot be read and are lost");
 }
 
-/// Reads a file; none if it is damaged.
-fn read_file(path: &Path) -> io::Result<Option<StoredRows>> {
+/// Reads a file, or says why its rows are of no use.
+fn read_file(path: &Path) -> io::Result<Result<StoredRows, &'static str>> {
+    const DAMAGED: &str = "the file is damaged";
     if fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Ok(None);
+        return Ok(Err(DAMAGED));
     }
-    Ok(parse(&fs::read(path)?))
+    let file = fs::read(path)?;
+    let Some(content) = checked(&file) else { return Ok(Err(DAMAGED)) };
+    Ok(match content.strip_prefix(&HEADER) {
+        Some(rows) => parse(rows).ok_or(DAMAGED),
+        None => Err("the file is of another version"),
+    })
 }
 
-fn parse(content: &[u8]) -> Option<StoredRows> {
-    let (content, digest) = content.split_at_checked(content.len().checked_sub(DIGEST_BYTES)?)?;
-    if Sha256::digest(content).as_slice() != digest {
-        return None;
-    }
-    let mut rest = content.strip_prefix(HEADER)?;
+/// Returns the content before the digest; none if it does not match.
+fn checked(file: &[u8]) -> Option<&[u8]> {
+    let (content, digest) = file.split_at_checked(file.len().checked_sub(DIGEST_BYTES)?)?;
+    (Sha256::digest(content).as_slice() == digest).then_some(content)
+}
+
+fn parse(mut rest: &[u8]) -> Option<StoredRows> {
     let mut rows = StoredRows::new();
     while !rest.is_empty() {
         let id = read_number(&mut rest)?;

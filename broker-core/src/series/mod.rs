@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_model::inspect::Readings;
+use tokio::task::JoinHandle;
 
 use self::answer::Rows;
 use self::disk::{FILE_COUNT, FileToWrite, StoredRows, WRITE_EVERY};
@@ -44,8 +45,11 @@ use crate::path::PathKey;
 use crate::telemetry::LiveGauges;
 use crate::time::{TimeSpan, Timestamp};
 
-/// Number of entities with a row for each second.
+/// Number of the busiest entities, which have a row for each second.
 const FINE_COUNT_MAX: usize = 100;
+/// Number of entities among which one keeps its rows of seconds, so that a small change of rank
+/// costs no history.
+const FINE_COUNT_KEPT: usize = 120;
 /// Memory for an idle entity: its place in the table, and its packed values.
 const IDLE_BYTES: u64 = 80;
 const _: () = assert!(size_of::<(EntityId, Entry)>() <= 48, "an idle entity takes under 100 bytes");
@@ -75,8 +79,9 @@ pub(crate) struct SeriesCollector {
     /// None if series are off.
     config: Option<SeriesConfig>,
     state: Mutex<State>,
-    /// Held while a file is written, so that the last write follows one that is in progress.
-    writing: Arc<Mutex<()>>,
+    /// Held while files are written. Whether the final ones are written, which older ones do not
+    /// replace.
+    is_final: Arc<Mutex<bool>>,
 }
 
 #[derive(Default)]
@@ -99,6 +104,12 @@ struct State {
     next_file: (u64, u64),
 }
 
+/// Seconds of a sample, and of the one before if there was one.
+struct Seconds {
+    second: u64,
+    previous: Option<u64>,
+}
+
 #[derive(Clone)]
 enum Entry {
     Idle(Idle),
@@ -107,7 +118,7 @@ enum Entry {
 
 impl SeriesCollector {
     pub(crate) fn new(config: Option<SeriesConfig>) -> Self {
-        Self { config, state: Mutex::default(), writing: Arc::default() }
+        Self { config, state: Mutex::default(), is_final: Arc::default() }
     }
 
     /// Reads the files, then samples all entities each second and writes the files in turn.
@@ -119,13 +130,17 @@ impl SeriesCollector {
             stored = read.unwrap_or_default();
         }
         self.state().begin(stored);
+        let mut written = None::<JoinHandle<()>>;
         loop {
             let now = clock.now();
             self.sample(directory, now);
-            let file = config.directory.as_deref().and_then(|path| self.state().due_file(path));
-            if let Some(file) = file {
-                let writing = Arc::clone(&self.writing);
-                tokio::task::spawn_blocking(move || file.carry_out(&writing)).await.ok();
+            // Samples do not wait for the disk; the next file waits for the one before.
+            if written.as_ref().is_none_or(JoinHandle::is_finished)
+                && let Some(path) = config.directory.as_deref()
+                && let Some(file) = self.state().due_file(path)
+            {
+                let is_final = Arc::clone(&self.is_final);
+                written = Some(tokio::task::spawn_blocking(move || file.carry_out(&is_final)));
             }
             let next = TimeSpan::from_seconds(1).ticks();
             clock.sleep_until(Timestamp::from_ticks((now.ticks() / next + 1) * next)).await;
@@ -137,11 +152,13 @@ impl SeriesCollector {
         let Some(path) = self.config.as_ref().and_then(|config| config.directory.as_deref()) else {
             return;
         };
-        let state = self.state();
-        if state.is_ready {
-            let files: Vec<_> = (0..FILE_COUNT).map(|number| state.file(path, number)).collect();
-            drop(state);
-            files.into_iter().for_each(|file| file.carry_out(&self.writing));
+        let mut is_final = self.is_final.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_final = true;
+        if self.state().is_ready {
+            for number in 0..FILE_COUNT {
+                let file = self.state().file(path, number);
+                file.write();
+            }
         }
     }
 
@@ -156,10 +173,11 @@ impl SeriesCollector {
         let is_first = state.namespace.is_none();
         let minute = |second: u64| second / Resolution::Minute.seconds();
         let is_new_minute = minute(second) != minute(state.second);
-        state.second = second;
+        let previous = std::mem::replace(&mut state.second, second);
+        let seconds = Seconds { second, previous: (!is_first).then_some(previous) };
         let mut sums = GaugeValues::default();
         directory.for_each(|id, kind, observed| {
-            let gauges = state.sample_entity((id, kind), observed, (second, is_first), config);
+            let gauges = state.sample_entity((id, kind), observed, &seconds, config);
             add_gauges(&mut sums, &gauges);
         });
         let State { namespace, sums: totals, stored, .. } = &mut *state;
@@ -266,10 +284,11 @@ impl State {
         &mut self,
         (id, kind): (EntityId, EntityKind),
         observed: &LiveGauges,
-        (second, is_first): (u64, bool),
+        seconds: &Seconds,
         config: &SeriesConfig,
     ) -> GaugeValues {
         let now = values_of(kind, observed);
+        let (second, is_first) = (seconds.second, seconds.previous.is_none());
         let Self { entries, sums, fine_count, bytes, stored, .. } = self;
         let entry = entries.entry(id).or_insert_with(|| {
             // An entity that appears later is new, and had no messages.
@@ -306,7 +325,8 @@ impl State {
                 }
                 let is_fine = *fine_count < FINE_COUNT_MAX;
                 *fine_count += usize::from(is_fine);
-                let mut track = Track::of_idle(idle, second - 1, start, is_fine);
+                let mut track =
+                    Track::of_idle(idle, seconds.previous.unwrap_or(second), start, is_fine);
                 *bytes += track.bytes();
                 track.sample(second, Some(&totals), now.gauges);
                 *entry = Entry::Busy(Box::new(track));
@@ -353,10 +373,7 @@ impl State {
         tracks.sort_unstable_by_key(|(id, track)| {
             (Reverse(pinned.contains(id)), Reverse(track.activity), *id)
         });
-        self.fine_count = tracks.len().min(FINE_COUNT_MAX);
-        for (place, (_, track)) in tracks.iter_mut().enumerate() {
-            track.set_fine(place < FINE_COUNT_MAX);
-        }
+        self.fine_count = choose_fine(&mut tracks);
         let others = idle_bytes + self.namespace.as_ref().map_or(0, Track::bytes);
         let (bytes, dropped) = make_room(&mut tracks, others, config.bytes_max);
         for id in dropped {
@@ -370,15 +387,30 @@ impl State {
     }
 }
 
+/// Chooses the tracks with a row for each second; the busiest come first. Returns their number.
+fn choose_fine(tracks: &mut [(EntityId, &mut Track)]) -> usize {
+    for (place, (_, track)) in tracks.iter_mut().enumerate() {
+        let place_max = if track.is_fine { FINE_COUNT_KEPT } else { FINE_COUNT_MAX };
+        track.set_fine(place < place_max);
+    }
+    tracks.iter().filter(|(_, track)| track.is_fine).count()
+}
+
 /// Drops rows until all tracks and `others` take at most `bytes_max`: of the least active entities,
-/// which come last, and the finest rows first (CON-32). Returns the memory, and the entities whose
-/// tracks must be dropped too.
+/// which come last, first old minutes and then the finest rows (CON-32). Returns the memory, and the
+/// entities whose tracks must be dropped too.
 fn make_room(
     tracks: &mut [(EntityId, &mut Track)],
     others: u64,
     bytes_max: u64,
 ) -> (u64, Vec<EntityId>) {
     let mut bytes = others + tracks.iter().map(|(_, track)| track.bytes()).sum::<u64>();
+    for (_, track) in tracks.iter_mut().rev() {
+        if bytes <= bytes_max {
+            break;
+        }
+        bytes -= track.shorten();
+    }
     for place in 0..track::RESOLUTION_COUNT {
         for (_, track) in tracks.iter_mut().rev() {
             if bytes <= bytes_max {

@@ -59,15 +59,18 @@ impl Ring {
         self.seconds
     }
 
-    /// Appends a row `count` times, from a slot on, and drops rows older than `keep` slots.
+    /// Appends a row `count` times, from a slot on, and drops rows older than `keep` slots. Slots
+    /// that the series already has stay as they are.
     pub(super) fn push(&mut self, slot: u64, count: u64, row: &Row, keep: u64) {
+        let end = slot.saturating_add(count);
+        let slot = self.blocks.back().map_or(slot, |block| block.end().max(slot));
+        let count = end.saturating_sub(slot);
+        if count == 0 {
+            return;
+        }
         let has_place = |block: &Block| block.end() == slot && block.bytes.len() < BLOCK_BYTES;
         if !(self.is_open && self.blocks.back().is_some_and(has_place)) {
             if let Some(block) = self.blocks.back_mut() {
-                // Slots that the series already has stay as they are.
-                if block.end() > slot {
-                    return;
-                }
                 block.bytes.shrink_to_fit();
             }
             (self.last, self.is_open) = ([0; GAUGE_COUNT], true);
@@ -83,12 +86,20 @@ impl Ring {
         }
         block.quiet += repeated;
         block.count += count;
-        let oldest = slot.saturating_add(count).saturating_sub(keep);
-        self.keep_from(oldest);
+        self.keep_from(end.saturating_sub(keep));
+    }
+
+    /// Drops the rows from a slot on, and with them those older than `keep` slots.
+    pub(super) fn keep_until(&mut self, slot: u64, keep: u64) {
+        if self.blocks.back().is_some_and(|block| block.end() > slot) {
+            let mut ring = Self::new(self.seconds);
+            self.read(slot.saturating_sub(keep), slot, |slot, row| ring.push(slot, 1, row, keep));
+            *self = ring;
+        }
     }
 
     /// Drops blocks that end before a slot.
-    fn keep_from(&mut self, oldest: u64) {
+    pub(super) fn keep_from(&mut self, oldest: u64) {
         while self.blocks.front().is_some_and(|block| block.end() <= oldest) {
             self.blocks.pop_front();
         }
@@ -203,6 +214,18 @@ mod tests {
         assert_eq!(known(&ring, 0, 1_000), [(20, 0, 0), (115, 1, 0)]);
         ring.clear();
         assert_eq!(ring.bytes(), 0);
+    }
+
+    /// CON-32: a run that begins in known slots continues after them.
+    #[test]
+    fn run_continues_after_known_slots() {
+        let mut ring = Ring::new(1);
+        ring.push(10, 2, &row(1, 5), 100);
+        ring.push(8, 6, &row(0, 7), 100);
+        assert_eq!(known(&ring, 0, 100), [(10, 1, 5), (11, 0, 5), (12, 0, 7), (13, 0, 7)]);
+        ring.keep_until(13, 100);
+        ring.push(13, 1, &row(3, 8), 100);
+        assert_eq!(known(&ring, 0, 100), [(10, 1, 5), (11, 0, 5), (12, 0, 7), (13, 3, 8)]);
     }
 
     /// CON-32: a quiet entity takes no bytes for its rows; a busy one under 8 bytes here.

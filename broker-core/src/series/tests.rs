@@ -1,5 +1,7 @@
 //! Bounds of the memory of series, and their files.
 
+use sha2::{Digest as _, Sha256};
+
 use super::disk::{FILE_COUNT, FileToWrite, read};
 use super::*;
 
@@ -31,10 +33,8 @@ fn least_active_entity_loses_its_finest_rows_first() {
     let full = counts(&busy);
     assert_eq!(full, [1_800, 30, 2]);
     let (busy_id, calm_id) = (EntityId(1), EntityId(2));
-    let fine_bytes = {
-        let mut copy = calm.clone();
-        copy.drop_rows(0)
-    };
+    // A copy has less spare capacity.
+    let fine_bytes = track(true, 1).drop_rows(0);
     let mut room = |bytes_max: u64| {
         let mut tracks = [(busy_id, &mut busy), (calm_id, &mut calm)];
         let (bytes, dropped) = make_room(&mut tracks, 100, bytes_max);
@@ -48,6 +48,75 @@ fn least_active_entity_loses_its_finest_rows_first() {
     assert_eq!(room(empty), (empty, Vec::new(), [[0; 3]; 2]));
     assert_eq!(room(empty - 1).1, [calm_id]);
     assert_eq!(room(0).1, [calm_id, busy_id]);
+}
+
+/// CON-32: an entity that is not among the busiest loses minutes over 6 h first, and none before.
+#[test]
+fn old_minutes_stay_while_there_is_room() {
+    let (mut busy, mut calm) = (track(true, 9), track(false, 1));
+    let mut totals = calm.latest().clone();
+    for second in 1_801..=86_400 {
+        totals.counts[0] += second % 7;
+        calm.sample(second, Some(&totals), [second % 11; 7]);
+    }
+    let all = busy.bytes() + calm.bytes();
+    let mut room = |bytes_max: u64| {
+        let mut tracks = [(EntityId(1), &mut busy), (EntityId(2), &mut calm)];
+        make_room(&mut tracks, 0, bytes_max);
+        [known(tracks[0].1, 0), known(tracks[1].1, 1)]
+    };
+    assert_eq!(room(all), [1_800, 1_440]);
+    assert_eq!(room(all - 1), [1_800, 360]);
+    assert!(calm.keeps(1, 6 * 3_600) && !calm.keeps(1, 7 * 3_600));
+}
+
+/// CON-32: an entity keeps its seconds down to place 120, and gets them at place 100.
+#[test]
+fn small_changes_of_rank_keep_seconds() {
+    let mut owned = vec![track(false, 1); 130];
+    let mut tracks: Vec<_> = (0..).map(EntityId).zip(&mut owned).collect();
+    assert_eq!(choose_fine(&mut tracks), 100);
+    tracks.rotate_right(20);
+    assert_eq!(choose_fine(&mut tracks), 120);
+    tracks.rotate_right(1);
+    assert_eq!(choose_fine(&mut tracks), 120);
+    assert!(tracks[119].1.is_fine && !tracks[120].1.is_fine);
+}
+
+/// CON-32: a late sample closes no minute, unless it is the first second of the next.
+#[test]
+fn late_sample_closes_no_minute() {
+    let mut track = Track::new(0, FlowTotals::default(), true);
+    let mut totals = FlowTotals::default();
+    for second in (1..=58).chain(65..=180).chain([200, 240, 241, 299, 301]) {
+        totals.counts[0] += 1;
+        track.sample(second, Some(&totals), GaugeValues::default());
+    }
+    let mut rows = Vec::new();
+    track.read(1, 0, 9, |slot, row| rows.push((slot, row.counts[0])));
+    assert_eq!(rows, [(2, 60), (3, 2), (4, 3)]);
+}
+
+/// CON-32: rows of a clock that was ahead are dropped at the next start, and new ones follow.
+#[test]
+fn rows_of_the_future_are_dropped() {
+    let mut stored = Vec::new();
+    track(false, 1).write(&mut stored);
+    let mut namespace = Track::new(600, FlowTotals::default(), false);
+    namespace.restore(&stored);
+    let idle = Idle::new(600, false, &Row::default(), &stored);
+    let entity = Track::of_idle(&idle, 600, FlowTotals::default(), false);
+    for mut track in [namespace, entity] {
+        assert_eq!([known(&track, 1), known(&track, 2)], [10, 0]);
+        let mut totals = FlowTotals::default();
+        for second in 601..=720 {
+            totals.counts[0] += 2;
+            track.sample(second, Some(&totals), GaugeValues::default());
+        }
+        let mut rows = Vec::new();
+        track.read(1, 9, 99, |slot, row| rows.push((slot, row.counts[0])));
+        assert_eq!(rows, [(9, 60), (10, 120), (11, 120)]);
+    }
 }
 
 /// CON-32: an idle entity takes under 100 bytes, also with messages.
@@ -115,6 +184,19 @@ fn damaged_file_is_put_aside() {
         );
         assert!(folder.join("03.series.damaged").exists());
     }
+    // Rows with other counts have other bits.
+    let path = folder.join("06.series");
+    let mut content = std::fs::read(&path).unwrap();
+    content.truncate(content.len() - 32);
+    content[8] += 1;
+    let digest = Sha256::digest(&content);
+    content.extend_from_slice(&digest);
+    std::fs::write(&path, content).unwrap();
+    assert_eq!(read(&folder).get(&6), None);
+    assert!(folder.join("06.series.damaged").exists());
+    // A file that comes after the final ones is not written.
+    FileToWrite::new(&folder, 6).carry_out(&Mutex::new(true));
+    assert!(!path.exists());
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(read(&folder).is_empty());
 }

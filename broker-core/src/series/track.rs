@@ -7,7 +7,8 @@ use crate::flows::{FlowTotals, percentiles};
 
 /// Number of resolutions.
 pub(super) const RESOLUTION_COUNT: usize = Resolution::ALL.len();
-/// Time for which rows of a minute are kept for an entity that is not among the busiest.
+/// Time for which rows of a minute are kept when room is needed, for an entity that is not among the
+/// busiest.
 const MINUTES_OF_OTHERS: u64 = 6 * 3_600;
 
 /// Rows of an entity that had messages.
@@ -26,6 +27,8 @@ pub(super) struct Track {
     pub(super) changed_at: u64,
     /// Whether it has a row for each second.
     pub(super) is_fine: bool,
+    /// Whether its rows of a minute were shortened for room.
+    is_short: bool,
 }
 
 /// The open slot of a resolution.
@@ -60,13 +63,17 @@ impl Default for CoarseRows {
 }
 
 impl CoarseRows {
-    /// Reads the stored form; nothing if it is damaged.
-    fn parse(mut bytes: &[u8]) -> Self {
+    /// Reads the stored form up to a second; nothing if it is damaged. Later rows come from a clock
+    /// that was ahead, and would leave no place for new ones.
+    fn parse(mut bytes: &[u8], second: u64) -> Self {
         let mut rows = Self::default();
-        for ring in &mut rows.0 {
-            let Some(read) = Ring::parse(ring.seconds(), &mut bytes) else {
+        let [_, resolutions @ ..] = Resolution::ALL;
+        for (ring, resolution) in rows.0.iter_mut().zip(resolutions) {
+            let seconds = resolution.seconds();
+            let Some(mut read) = Ring::parse(seconds, &mut bytes) else {
                 return Self::default();
             };
+            read.keep_until(second / seconds, resolution.keep_seconds() / seconds);
             *ring = read;
         }
         rows
@@ -93,7 +100,7 @@ impl Idle {
     fn stored(&self) -> CoarseRows {
         match self.parts().1 {
             [] => CoarseRows::default(),
-            stored => CoarseRows::parse(stored),
+            stored => CoarseRows::parse(stored, self.since),
         }
     }
 
@@ -171,10 +178,11 @@ impl Track {
             recent: 0,
             changed_at: second,
             is_fine: false,
+            is_short: false,
         }
     }
 
-    /// Continues an idle entity, whose values were unchanged until a second.
+    /// Continues an idle entity, whose values were unchanged until a second, that of the last sample.
     pub(super) fn of_idle(idle: &Idle, second: u64, totals: FlowTotals, is_fine: bool) -> Self {
         let mut track = Self::new(second, totals, false);
         track.is_fine = is_fine;
@@ -199,7 +207,7 @@ impl Track {
     /// Number of slots that are kept.
     fn keep(&self, place: usize) -> u64 {
         match place {
-            1 if !self.is_fine => MINUTES_OF_OTHERS / Resolution::Minute.seconds(),
+            1 if self.is_short => MINUTES_OF_OTHERS / Resolution::Minute.seconds(),
             _ => {
                 let resolution = Resolution::ALL.get(place);
                 resolution.map_or(0, |resolution| resolution.keep_seconds() / resolution.seconds())
@@ -234,13 +242,16 @@ impl Track {
         if let Some(totals) = totals {
             self.latest = totals.clone();
         }
+        // A sample that comes late closes no slot: its counts belong to several. A second is no harm.
+        let is_in_time = second <= self.second() + 2;
         let keeps: [u64; RESOLUTION_COUNT] = std::array::from_fn(|place| self.keep(place));
         for (place, (stage, keep)) in self.stages.iter_mut().zip(keeps).enumerate() {
             let slot = second / stage.ring.seconds();
             if slot <= stage.slot {
                 continue;
             }
-            let is_next = slot == stage.slot + 1;
+            let is_in_time = is_in_time || second.is_multiple_of(stage.ring.seconds());
+            let is_next = is_in_time && slot == stage.slot + 1;
             let start = place.checked_sub(1).and_then(|place| self.starts.get_mut(place));
             if is_next && stage.is_whole && (place > 0 || self.is_fine) {
                 let row = match &start {
@@ -249,13 +260,17 @@ impl Track {
                 };
                 stage.ring.push(stage.slot, 1, &row, keep);
             }
-            // A sample that comes late closes no slot: its counts belong to several.
-            stage.is_whole = is_next || second.is_multiple_of(stage.ring.seconds());
+            stage.is_whole = is_in_time;
             stage.slot = slot;
             if let Some(start) = start {
                 start.clone_from(&self.latest);
             }
         }
+    }
+
+    /// Second of the last sample.
+    fn second(&self) -> u64 {
+        self.stages.first().map_or(0, |stage| stage.slot)
     }
 
     /// Updates the activity, once a minute.
@@ -267,9 +282,25 @@ impl Track {
     /// Sets whether each second gets a row.
     pub(super) fn set_fine(&mut self, is_fine: bool) {
         self.is_fine = is_fine;
-        if !is_fine {
+        if is_fine {
+            self.is_short = false;
+        } else {
             self.drop_rows(0);
         }
+    }
+
+    /// Drops rows of a minute that only the busiest entities keep. Returns their memory.
+    pub(super) fn shorten(&mut self) -> u64 {
+        if self.is_fine {
+            return 0;
+        }
+        self.is_short = true;
+        let minute = Resolution::Minute as usize;
+        let keep = self.keep(minute);
+        let Some(stage) = self.stages.get_mut(minute) else { return 0 };
+        let bytes = stage.ring.bytes();
+        stage.ring.keep_from(stage.slot.saturating_sub(keep));
+        bytes - stage.ring.bytes()
     }
 
     /// Whether rows of a resolution are kept for a span of seconds.
@@ -296,7 +327,7 @@ impl Track {
 
     /// Restores rows that were stored.
     pub(super) fn restore(&mut self, stored: &[u8]) {
-        let rings = CoarseRows::parse(stored).0;
+        let rings = CoarseRows::parse(stored, self.second()).0;
         for (stage, ring) in self.stages.iter_mut().skip(1).zip(rings) {
             stage.ring = ring;
         }

@@ -141,6 +141,7 @@ async fn series_count_each_second() {
 #[tokio::test]
 async fn series_mark_gaps() {
     let (broker, clock) = start().await;
+    broker.create_queue("idle", QueueUpdate::default()).await.unwrap();
     sampled(&broker).await;
     let orders = broker.entity("orders").unwrap();
     send(&orders, 1).await;
@@ -148,11 +149,14 @@ async fn series_mark_gaps() {
     // No sample for three seconds: they have no counts.
     clock.advance_silently(TimeSpan::from_seconds(2));
     send(&orders, 7).await;
+    send(&broker.entity("idle").unwrap(), 1).await;
     tick(&broker, &clock).await;
     tick(&broker, &clock).await;
     let second = (Resolution::Second, SeriesColumn::Accepted);
     let expected = [Some(1), None, None, None, Some(0)];
     assert_eq!(values(&broker, "orders", second).await, expected);
+    let expected = [Some(0), None, None, None, Some(0)];
+    assert_eq!(values(&broker, "idle", second).await, expected);
     // A minute has them.
     clock.advance_silently(TimeSpan::from_seconds(54));
     tick(&broker, &clock).await;
