@@ -167,7 +167,7 @@ async fn series_mark_gaps() {
     tick(&broker, &clock).await;
     clock.advance_silently(TimeSpan::from_seconds(59));
     tick(&broker, &clock).await;
-    assert_eq!(values(&broker, "", minute).await, [Some(8), None, None, None, Some(0)]);
+    assert_eq!(values(&broker, "", minute).await, [Some(9), None, None, None, Some(0)]);
     // Before the start nothing is known.
     let before = SeriesQuery {
         from: Some(START.minus(TimeSpan::from_minutes(2))),
