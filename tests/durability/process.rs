@@ -52,10 +52,15 @@ impl Place {
     /// Names and sizes of the files of the journal.
     pub fn files(&self) -> Vec<(String, u64)> {
         let Ok(entries) = std::fs::read_dir(self.directory.join("data")) else { return Vec::new() };
-        let files = entries.map(|entry| {
+        // A file may be gone between its entry and its facts; folders belong to others.
+        let files = entries.filter_map(|entry| {
             let entry = entry.unwrap();
-            let size = entry.metadata().map_or(0, |metadata| metadata.len());
-            (entry.file_name().to_string_lossy().into_owned(), size)
+            let facts = entry.metadata().ok();
+            if facts.as_ref().is_some_and(|facts| facts.is_dir()) {
+                return None;
+            }
+            let size = facts.map_or(0, |facts| facts.len());
+            Some((entry.file_name().to_string_lossy().into_owned(), size))
         });
         let mut files: Vec<_> = files.collect();
         files.sort();
