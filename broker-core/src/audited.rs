@@ -22,14 +22,14 @@ struct RunningAction {
     before: Before,
 }
 
-/// Values before a change.
+/// Values before a change; of an entity also the properties that the request names.
 #[derive(Default)]
 pub(crate) enum Before {
     #[default]
     Nothing,
-    Queue(QueueDescription),
-    Topic(TopicDescription),
-    Subscription(SubscriptionDescription),
+    Queue(QueueDescription, Vec<&'static str>),
+    Topic(TopicDescription, Vec<&'static str>),
+    Subscription(SubscriptionDescription, Vec<&'static str>),
     Rule(RuleDescription),
     Rights(Box<str>, String),
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use peeklock::audit::{Report, verify, verify_lines};
+use peeklock::audit::{NotedEntry, Report, verify, verify_lines};
 use peeklock::contract::{AUDIT_PAGE_MAX, AuditPage, AuditQuery};
 use peeklock::inspect::{Found, Question};
 use peeklock::store::journal::disk::OsDisk;
@@ -40,12 +40,15 @@ const VERIFY_HELP: &str = "\
 Examples:
   peeklock audit verify data/audit
   peeklock audit verify audit.jsonl
+  peeklock audit verify data/audit --expect 1204:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   peeklock audit verify data/audit --output json | jq .faults
 
 PATH is the folder `audit` in the data directory of a stopped broker, its copy, or a file that \
 `peeklock audit export` has written without conditions. Each entry has the hash of the entry \
-before it, so the command finds changed, added and missing entries and names their lines. Entries \
-that were cut off at the end leave no trace: compare the last number and hash with a noted one.
+before it, so the command finds changed, added and missing entries and names their lines. It cannot \
+find entries that were cut off at the end, a trail that was rewritten from some entry on, or oldest \
+files that were removed with a forged line about it. Note the last number and hash elsewhere: \
+`--expect` reports if that entry is missing or changed.
 
 Exit codes:
   0  sound
@@ -110,6 +113,9 @@ pub struct ExportFlags {
 pub struct VerifyFlags {
     /// Folder of the trail, or an exported file
     path: PathBuf,
+    /// Number and hash of an entry that you have noted; it must be in the trail unchanged
+    #[arg(long, value_name = "NUMBER:HASH")]
+    expect: Option<NotedEntry>,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     output: VerifyOutput,
@@ -257,7 +263,7 @@ async fn export(flags: &ExportFlags, session: &CommandConnection) -> Result<(), 
 const DAMAGED: u8 = 3;
 
 fn verify_path(flags: &VerifyFlags) -> Result<(), Failure> {
-    let report = report(&flags.path)?;
+    let report = report(&flags.path, flags.expect.as_ref())?;
     match flags.output {
         VerifyOutput::Text => print(&report_text(&flags.path, &report))?,
         VerifyOutput::Json => {
@@ -280,14 +286,14 @@ fn verify_path(flags: &VerifyFlags) -> Result<(), Failure> {
     if report.is_sound() { Ok(()) } else { Err(Failure::Reported(DAMAGED)) }
 }
 
-fn report(path: &Path) -> Result<Report, Failure> {
+fn report(path: &Path, noted: Option<&NotedEntry>) -> Result<Report, Failure> {
     let unreadable =
         |error| Failure::Failed(format!("`{}` cannot be read: {error}", path.display()));
     if path.is_dir() {
         let disk = OsDisk::open_read_only(path).map_err(unreadable)?;
-        return verify(&disk).map_err(unreadable);
+        return verify(&disk, noted).map_err(unreadable);
     }
-    Ok(verify_lines(&std::fs::read(path).map_err(unreadable)?))
+    Ok(verify_lines(&std::fs::read(path).map_err(unreadable)?, noted))
 }
 
 fn report_text(path: &Path, report: &Report) -> String {

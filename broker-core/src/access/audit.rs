@@ -14,16 +14,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use self::text::{cut, numbers, request_text, search_text, shown, without_keys};
-use super::Access;
+use super::{Access, canonical};
 use crate::audited::{Audited, Before, ended, log_failure};
 use crate::broker::{Broker, Update};
-use crate::command::{ActResult, Command, OperatorCommand, Outcome};
+use crate::command::{ActResult, Command, OperatorCommand, Outcome, SessionCommand};
 use crate::contract::auditor::{
     AUDIT_CHANGES_MAX, AuditEntry, AuditPage, AuditQuery, AuditStage, AuditedAction, AuditedChange,
     AuditedClient,
 };
 use crate::declaration::{self, Change};
-use crate::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use crate::description::{
+    Description, Patch, QueueDescription, QueueUpdate, SubscriptionDescription, SubscriptionUpdate,
+    TopicDescription, TopicUpdate,
+};
 use crate::error::{BrokerError, Rejection};
 use crate::findings::Question;
 use crate::grant::PresentedToken;
@@ -110,24 +113,62 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
 /// Sends are recorded only if an operator makes them, not a program.
 fn of_command(command: &Command, is_by_operator: bool) -> Option<(AuditedAction, String)> {
     let messages = |count: usize| format!("{count} messages");
-    Some(match command {
-        Command::Send { .. } if is_by_operator => (AuditedAction::Send, messages(1)),
-        Command::SendBatch { messages: batch } if is_by_operator => {
-            (AuditedAction::Send, messages(batch.len()))
+    let of_operator = |action, request| is_by_operator.then_some((action, request));
+    let deleted = |request| Some((AuditedAction::DeleteMessages, request));
+    match command {
+        Command::Send { .. } => of_operator(AuditedAction::Send, messages(1)),
+        Command::SendBatch { messages: batch } => {
+            of_operator(AuditedAction::Send, messages(batch.len()))
         }
-        Command::CancelScheduled { sequences } if is_by_operator => {
-            (AuditedAction::CancelScheduled, numbers(sequences))
+        Command::SendVia { messages: batch, .. } => {
+            of_operator(AuditedAction::Send, messages(batch.len()))
+        }
+        Command::CancelScheduled { sequences } => {
+            of_operator(AuditedAction::CancelScheduled, numbers(sequences))
         }
         Command::DeleteBatch { enqueued_before, .. }
         | Command::DeleteBatchUnlocked { enqueued_before, .. } => {
-            let before = enqueued_before.map(|at| format!("enqueued before {at}"));
-            (AuditedAction::DeleteMessages, before.unwrap_or_default())
+            deleted(enqueued_before.map(|at| format!("enqueued before {at}")).unwrap_or_default())
         }
-        Command::DeleteDeferred { sequence } => {
-            (AuditedAction::DeleteMessages, numbers(&[*sequence]))
-        }
-        _ => return None,
-    })
+        Command::DeleteDeferred { sequence } => deleted(numbers(&[*sequence])),
+        Command::InSession { command, .. } => match command {
+            SessionCommand::DeleteBatch { .. } => deleted(String::new()),
+            SessionCommand::Attach
+            | SessionCommand::Receive { .. }
+            | SessionCommand::ReceiveDeferred { .. }
+            | SessionCommand::Renew
+            | SessionCommand::GetState
+            | SessionCommand::SetState { .. } => None,
+        },
+        // `of_management` decides about the changes of entities and the commands of operators.
+        Command::Update { .. }
+        | Command::UpdateSubscription { .. }
+        | Command::OfTopic(_)
+        | Command::OfOperator(_)
+        // `of_question` decides.
+        | Command::Inspect(_)
+        // Programs receive and settle.
+        | Command::Receive { .. }
+        | Command::CancelReceive { .. }
+        | Command::ReceiveDeferred { .. }
+        | Command::Attach { .. }
+        | Command::Grant { .. }
+        | Command::Detach { .. }
+        | Command::Settle { .. }
+        | Command::RenewLock { .. }
+        | Command::AcceptSession { .. }
+        | Command::Check { .. }
+        | Command::Commit { .. }
+        // They change nothing.
+        | Command::Peek { .. }
+        | Command::PeekSession { .. }
+        | Command::ListSessions { .. }
+        | Command::Describe
+        // Only brokers send them.
+        | Command::TransferIn { .. }
+        | Command::TransferOut { .. }
+        | Command::TransferFromPeer { .. } => None,
+    }
 }
 
 impl Access {
@@ -140,7 +181,6 @@ impl Access {
         let (Some(action), Some(_)) = (of_management(request), &self.broker.shared.auditor) else {
             return Ok(Audited::default());
         };
-        let before = read_before(&self.broker, path, request).await;
         let resource = match request {
             Management::CreateSubscription { name, .. } => {
                 Cow::Owned(subscription_path(path, name))
@@ -148,7 +188,8 @@ impl Access {
             _ => Cow::Borrowed(path),
         };
         let mut audited = self.begin_audit(action, &resource, &request_text(request)).await?;
-        audited.set_before(before);
+        // Only now, since others may have changed the entity while the entry was written.
+        audited.set_before(read_before(&self.broker, path, request).await);
         Ok(audited)
     }
 
@@ -168,12 +209,19 @@ impl Access {
             Question::SessionState { session, .. } => format!("session {session:?}"),
             _ => String::new(),
         };
-        self.begin_audit(action, path, &request).await
+        // A search of several entities has the policy of the first one.
+        let granted = match question {
+            Question::Search(SearchStep::Begin(query)) => query.paths.first().map_or(path, |it| it),
+            _ => path,
+        };
+        let client = self.audited_client(granted);
+        self.begin_audit_of(client, action, path, &request).await
     }
 
     /// Begins the entry of a command over the API of the console, if it is recorded. The caller has
-    /// checked the right. `is_page` reports whether a page of the console makes the request; a
-    /// client with a console token is an operator as well.
+    /// checked the right. `is_page` reports whether the request has the mark of the console's page.
+    /// Any program can set it, so it counts only for clients without credentials; otherwise an
+    /// operator has a console token.
     ///
     /// # Errors
     /// `ServerBusy` if the entry cannot be written.
@@ -186,7 +234,8 @@ impl Access {
         if self.broker.shared.auditor.is_none() {
             return Ok(Audited::default());
         }
-        match of_command(command, is_page || self.has_console_token()) {
+        let is_by_operator = self.has_console_token() || (is_page && self.is_anonymous());
+        match of_command(command, is_by_operator) {
             Some((action, request)) => self.begin_audit(action, path, &request).await,
             None => Ok(Audited::default()),
         }
@@ -266,7 +315,7 @@ impl Access {
             PresentedToken::Absent | PresentedToken::Unknown => None,
         };
         let state = check.lock();
-        let grant = state.grants.get(resource).or_else(|| state.grants.get(""));
+        let grant = state.grants.get(&canonical(resource)).or_else(|| state.grants.get(""));
         let policy = grant.and_then(|grant| grant.policy());
         AuditedClient {
             policy: policy.or_else(|| signed_in.and_then(|used| used.policy())),
@@ -279,6 +328,10 @@ impl Access {
     fn has_console_token(&self) -> bool {
         let check = self.check.as_ref();
         check.is_some_and(|check| matches!(check.console_token, PresentedToken::Known(_)))
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.principal().is_none_or(|principal| !principal.has_credentials())
     }
 
     /// Answers [`Question::Audit`].
@@ -333,17 +386,22 @@ pub fn message_count(outcome: &Outcome) -> Option<u64> {
 /// request fails by itself.
 async fn read_before(broker: &Broker, path: &str, request: &Management) -> Before {
     let before = match request {
-        Management::UpdateQueue(..) => {
+        Management::UpdateQueue(update, patch) => {
+            let names = names::<QueueDescription>(update, *patch);
             let read = broker.describe::<QueueUpdate>(path).await.ok();
-            read.map(|read| Before::Queue(QueueUpdate::current(&read).0.clone()))
+            read.map(|read| Before::Queue(QueueUpdate::current(&read).0.clone(), names))
         }
-        Management::UpdateTopic(..) => {
+        Management::UpdateTopic(update, patch) => {
+            let names = names::<TopicDescription>(update, *patch);
             let read = broker.describe::<TopicUpdate>(path).await.ok();
-            read.map(|read| Before::Topic(TopicUpdate::current(&read).0.clone()))
+            read.map(|read| Before::Topic(TopicUpdate::current(&read).0.clone(), names))
         }
-        Management::UpdateSubscription(..) => {
+        Management::UpdateSubscription(update, patch) => {
+            let names = names::<SubscriptionDescription>(update, *patch);
             let read = broker.describe::<SubscriptionUpdate>(path).await.ok();
-            read.map(|read| Before::Subscription(SubscriptionUpdate::current(&read).0.clone()))
+            read.map(|read| {
+                Before::Subscription(SubscriptionUpdate::current(&read).0.clone(), names)
+            })
         }
         Management::UpdateRule(rule) => broker.rule(path, &rule.name).await.ok().map(Before::Rule),
         Management::DeleteRule(name) | Management::DeleteOwnRule(name) => {
@@ -358,17 +416,33 @@ async fn read_before(broker: &Broker, path: &str, request: &Management) -> Befor
     before.unwrap_or_default()
 }
 
+/// Properties that an update names or clears.
+fn names<D: Description>(update: &D::Update, patch: Patch) -> Vec<&'static str> {
+    let named: Vec<_> = declaration::named::<D>(update).map(|(name, _)| name).collect();
+    let is_asked = |name: &&'static str| named.contains(name) || patch.cleared.contains(name);
+    D::FIELDS.iter().map(|field| field.name).filter(is_asked).collect()
+}
+
+/// Changes of the properties that a request names. Another one was changed by another request at
+/// the same time.
+fn changed<D: Description>(before: &D, after: &D, names: &[&str]) -> Vec<Change> {
+    let mut changes = declaration::changes(before, after);
+    changes
+        .retain(|change| &*change.property == "extensions" || names.contains(&&*change.property));
+    changes
+}
+
 /// Returns the changed values after the request.
 fn changes(before: Before, managed: &Managed) -> Vec<AuditedChange> {
     let changes = match (before, managed) {
-        (Before::Queue(before), Managed::Queue(after)) => {
-            declaration::changes(&before, &after.description)
+        (Before::Queue(before, names), Managed::Queue(after)) => {
+            changed(&before, &after.description, &names)
         }
-        (Before::Topic(before), Managed::Topic(after)) => {
-            declaration::changes(&before, &after.description)
+        (Before::Topic(before, names), Managed::Topic(after)) => {
+            changed(&before, &after.description, &names)
         }
-        (Before::Subscription(before), Managed::Subscription(after)) => {
-            declaration::changes(&before, &after.description)
+        (Before::Subscription(before, names), Managed::Subscription(after)) => {
+            changed(&before, &after.description, &names)
         }
         (Before::Rule(before), Managed::Rule(after)) => vec![Change {
             property: format!("rule {}", before.name).into(),

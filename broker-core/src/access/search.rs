@@ -160,16 +160,12 @@ impl Access {
             [path] => path,
             _ => "",
         };
-        let audited = self.audit_question(resource, &question).await?;
-        let mut targets = match query.paths.is_empty() {
-            true => self.readable_targets(&query, readable).await,
-            false => self.named_targets(&query).await?,
-        };
-        if let Some(after) = &query.after {
-            let last = place_of(&after.path).map_err(refuse)?;
-            targets
-                .retain(|target| (&target.key, target.sub_queue as u8) >= (&last.0, last.1 as u8));
+        let mut audited = self.audit_question(resource, &question).await?;
+        let targets = self.targets(&query, readable).await;
+        if targets.is_err() {
+            std::mem::take(&mut audited).end_with(end_of(&targets)).await;
         }
+        let targets = targets?;
         let rest: u64 = targets.iter().map(|target| target.count).sum();
         let later = rest - targets.first().map_or(0, |target| target.count);
         let position = query.after.clone();
@@ -178,6 +174,25 @@ impl Access {
         let scan = Scan { query, matcher, targets, later, progress, time, groups, audited };
         search.scan = Some(Box::new(scan));
         Ok(search)
+    }
+
+    /// Returns the queues that a search looks at.
+    async fn targets(
+        &self,
+        query: &SearchQuery,
+        readable: &ReadableKeys,
+    ) -> Result<Vec<Target>, BrokerError> {
+        let mut targets = match query.paths.is_empty() {
+            true => self.readable_targets(query, readable).await,
+            false => self.named_targets(query).await?,
+        };
+        if let Some(after) = &query.after {
+            let last = place_of(&after.path);
+            let last = last.map_err(|rejection| self.broker.refuse(rejection, ""))?;
+            targets
+                .retain(|target| (&target.key, target.sub_queue as u8) >= (&last.0, last.1 as u8));
+        }
+        Ok(targets)
     }
 
     /// Returns the queues with messages that the reader may read.

@@ -9,7 +9,7 @@ use std::io;
 
 use peeklock_core::store::journal::disk::Disk;
 
-use crate::line::{Hash, Line, NO_HASH, Place, Stage, TRIMMED, hexadecimal};
+use crate::line::{HASH_CHARS, Hash, Line, NO_HASH, Place, Stage, TRIMMED, hexadecimal};
 use crate::log::{files_of, read};
 
 /// Result of a verification.
@@ -52,6 +52,27 @@ impl fmt::Display for Fault {
     }
 }
 
+/// An entry whose hash was noted elsewhere: `NUMBER:HASH`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotedEntry {
+    number: u64,
+    hash: String,
+}
+
+impl std::str::FromStr for NotedEntry {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = text.split_once(':').and_then(|(number, hash)| {
+            let is_hash =
+                hash.len() == HASH_CHARS && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let number = number.parse().ok()?;
+            is_hash.then(|| Self { number, hash: hash.to_ascii_lowercase() })
+        });
+        parsed.ok_or("expected the number of an entry, a colon, and its hash of 64 digits")
+    }
+}
+
 impl Report {
     /// Maximum number of faults in a report.
     pub const FAULTS_MAX: usize = 100;
@@ -63,12 +84,12 @@ impl Report {
     }
 }
 
-/// Verifies the trail in a directory.
+/// Verifies the trail in a directory, and that a noted entry is in it unchanged.
 ///
 /// # Errors
 /// If a file cannot be read.
-pub fn verify(disk: &dyn Disk) -> io::Result<Report> {
-    let mut check = Check::default();
+pub fn verify(disk: &dyn Disk, noted: Option<&NotedEntry>) -> io::Result<Report> {
+    let mut check = Check { noted: noted.cloned(), ..Check::default() };
     let files = files_of(disk)?;
     for (at, facts) in files.iter().enumerate() {
         let content = read(&*disk.open(&facts.name)?, facts.bytes)?;
@@ -82,10 +103,10 @@ pub fn verify(disk: &dyn Disk) -> io::Result<Report> {
     Ok(check.end())
 }
 
-/// Verifies an exported trail.
+/// Verifies an exported trail, and that a noted entry is in it unchanged.
 #[must_use]
-pub fn verify_lines(content: &[u8]) -> Report {
-    let mut check = Check { is_export: true, ..Check::default() };
+pub fn verify_lines(content: &[u8], noted: Option<&NotedEntry>) -> Report {
+    let mut check = Check { is_export: true, noted: noted.cloned(), ..Check::default() };
     check.file("", content, false);
     check.end()
 }
@@ -104,6 +125,8 @@ struct Check {
     before: (String, usize),
     /// Number with which the trail begins, by its last line about that.
     begins: Option<u64>,
+    /// The noted entry, until it is found.
+    noted: Option<NotedEntry>,
 }
 
 impl Check {
@@ -170,12 +193,27 @@ impl Check {
         self.report.first = self.report.first.or(Some(line.number));
         self.report.last = Some(line.number);
         self.before = (file.to_owned(), number);
-        self.place = Some(Place { number: line.number, previous: NO_HASH }.after(text));
+        let place = Place { number: line.number, previous: NO_HASH }.after(text);
+        self.place = Some(place);
+        if let Some(noted) = self.noted.take_if(|noted| noted.number == line.number)
+            && noted.hash != hexadecimal(&place.previous)
+        {
+            self.fault(file, number, "the entry does not have the noted hash".to_owned());
+        }
     }
 
     fn end(mut self) -> Report {
         self.report.last_hash = self.place.map(|place| hexadecimal(&place.previous));
-        let Some(first) = self.report.first else { return self.report };
+        let Some(first) = self.report.first else {
+            let reason = "there is no entry; the trail is in the folder `audit` of the data \
+                          directory, DATA/audit";
+            self.fault("", 1, reason.to_owned());
+            return self.report;
+        };
+        if let Some(noted) = self.noted.take() {
+            let (file, line) = self.before.clone();
+            self.fault(&file, line, format!("the noted entry {} is missing", noted.number));
+        }
         let begins = self.begins.unwrap_or(1);
         if first > begins && !self.is_export {
             let reason = format!("entries {begins} to {} are missing", first - 1);

@@ -21,7 +21,7 @@ mod memory;
 mod page;
 mod trail;
 
-pub use check::{Fault, Report, verify, verify_lines};
+pub use check::{Fault, NotedEntry, Report, verify, verify_lines};
 pub use line::HASH_CHARS;
 pub use log::{AuditConfig, OpenError};
 pub use memory::MemoryTrail;

@@ -58,6 +58,9 @@ pub struct Line {
     /// Number of the oldest line that the trail keeps; only in lines of the trail itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins: Option<u64>,
+    /// Number of the first line that was written with this one; none in that line itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u64>,
 }
 
 /// Position of a line in its action.
@@ -124,6 +127,7 @@ impl Line {
             changes: Vec::new(),
             error_tracking_id: None,
             begins: None,
+            group: None,
         }
     }
 

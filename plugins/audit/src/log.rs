@@ -3,7 +3,8 @@
 //! A file is named after its first line: `<number>-<milliseconds since 1970>.jsonl`. Its lines end
 //! before the next file begins. A failed write is taken back, and the next entry is tried again. A
 //! failed sync stops the trail until the broker is started again, since the state of the file is
-//! unknown; it is never repeated.
+//! unknown; it is never repeated. The next start writes the last file again, because lines that were
+//! written before a failed sync may be in the cache of the system only.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use peeklock_core::contract::{AuditEntry, AuditError};
 use peeklock_core::store::journal::disk::{Disk, DiskFile};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use crate::line::{Line, Place};
+use crate::line::{LINE_BYTES_MAX, Line, Place};
 
 /// End of the name of a file.
 pub const EXTENSION: &str = ".jsonl";
@@ -20,6 +21,10 @@ pub const EXTENSION: &str = ".jsonl";
 const FILE_TIME: TimeSpan = TimeSpan::from_days(1);
 /// Maximum bytes of a line of the trail itself.
 const TRAIL_LINE_BYTES: u64 = 512;
+/// Maximum number of entries in one write.
+pub const GROUP_MAX: usize = 64;
+/// Maximum bytes of one write, which is what a crash may tear.
+const GROUP_BYTES_MAX: u64 = GROUP_MAX as u64 * (LINE_BYTES_MAX as u64 + 1) + 2 * TRAIL_LINE_BYTES;
 
 /// Bounds of a trail.
 #[derive(Clone, Debug)]
@@ -68,10 +73,11 @@ pub enum OpenError {
     /// The directory cannot be read or written.
     #[error("the audit trail cannot be opened: {0}")]
     Disk(#[from] io::Error),
-    /// The last file does not end with a line of the trail.
+    /// The end of the trail has a damage that a crash does not explain.
     #[error(
-        "line {line} of the audit trail file `{file}` is not an entry; `peeklock audit verify` \
-         shows the damage; move the directory away to begin a new trail"
+        "line {line} of the audit trail file `{file}` is not an entry, and a crash does not leave \
+         such a line; `peeklock audit verify` shows the damage; move the directory away to begin a \
+         new trail, and keep it"
     )]
     Damaged {
         /// The file.
@@ -100,8 +106,9 @@ pub struct Log {
     /// The last file; none before the first entry.
     current: Option<Arc<dyn DiskFile>>,
     place: Place,
-    /// Bytes of a torn line that were removed, until an entry records it.
-    mended: u64,
+    /// Number with which the trail begins by its last line about that; 0 without one since the
+    /// start.
+    begins: u64,
     failure: Option<Arc<str>>,
 }
 
@@ -132,35 +139,49 @@ pub fn read(file: &dyn DiskFile, bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 impl Log {
-    /// Opens a trail, and removes a line that was not written to its end.
+    /// Opens a trail. Removes what a crash has left of the last write, and records it.
     pub fn open(disk: Arc<dyn Disk>, config: AuditConfig) -> Result<Self, OpenError> {
         let files = files_of(&*disk)?;
-        let (current, place, mended, failure) = (None, Place::FIRST, 0, None);
-        let mut log = Self { disk, config, files, current, place, mended, failure };
-        while let Some(last) = log.files.last().cloned() {
+        let (current, place, begins, failure) = (None, Place::FIRST, 0, None);
+        let mut log = Self { disk, config, files, current, place, begins, failure };
+        let mut torn = 0;
+        while let Some(mut last) = log.files.pop() {
             let file = log.disk.open(&last.name)?;
-            let content = read(&*file, last.bytes)?;
+            let mut content = read(&*file, last.bytes)?;
             let end = written_end(&content);
-            let torn = (content.len() - end) as u64;
-            if torn > 0 {
-                tracing::warn!(file = last.name, bytes = torn, "a torn line is removed");
-                file.truncate(end as u64)?;
-                file.sync()?;
-                log.mended += torn;
+            let (lines, tail) = content.split_at(end);
+            let found = end_of(lines, &last.name)?;
+            let next = found.as_ref().map_or(last.first, |(_, place)| place.number);
+            let is_lost = found.is_none() && log.files.is_empty() && last.first > 1;
+            if is_lost || !is_torn(tail, next) {
+                let line = 1 + lines.iter().filter(|byte| **byte == b'\n').count();
+                return Err(OpenError::Damaged { file: last.name, line });
             }
-            let lines = content.get(..end).unwrap_or_default();
-            let Some(place) = end_of(lines, &last.name)? else {
+            torn += tail.len() as u64;
+            if !tail.is_empty() {
+                tracing::warn!(file = last.name, bytes = tail.len(), "a torn line is removed");
+            }
+            let Some((line, mut place)) = found else {
                 // Made for an entry that was not written.
                 log.disk.remove(&last.name)?;
                 log.disk.sync()?;
-                log.files.pop();
                 continue;
             };
-            log.place = place;
-            if let Some(last) = log.files.last_mut() {
-                last.bytes = end as u64;
+            content.truncate(end);
+            if torn > 0 {
+                let at = line.instant().unwrap_or(last.began_at);
+                let text = Line::mended(place, at, torn).text().map_err(io::Error::other)?;
+                place = place.after(&text);
+                content.extend_from_slice(text.as_bytes());
+                content.push(b'\n');
             }
-            log.current = Some(file);
+            file.truncate(end as u64)?;
+            // Also the lines whose sync may have failed before the start.
+            file.write_at(&content, 0)?;
+            file.sync()?;
+            last.bytes = content.len() as u64;
+            log.files.push(last);
+            (log.place, log.current) = (place, Some(file));
             break;
         }
         Ok(log)
@@ -177,41 +198,58 @@ impl Log {
             return Err(AuditError::Failed(Arc::clone(failure)));
         }
         let Some(now) = entries.iter().map(|entry| entry.at).max() else { return Ok(()) };
-        let failed = |error: &io::Error| AuditError::Failed(error.to_string().into());
         // The size is known only with the numbers of the lines, which follow from the trimming.
-        let estimate: u64 = self.texts(entries, self.place)?.bytes.len() as u64 + TRAIL_LINE_BYTES;
+        let group = self.place.number;
+        let estimate = self.texts(entries, self.place, group)?.bytes.len() as u64;
+        let estimate = estimate + 2 * TRAIL_LINE_BYTES;
+        self.remove_files_before(self.begins);
+        let bound = self.config.bytes_max.saturating_add(self.config.file_bytes);
+        if self.bytes() + estimate > bound && self.has_files_before(self.begins) {
+            let text = "its oldest file cannot be removed, so it is full; the log has the reason";
+            return Err(AuditError::Failed(text.into()));
+        }
         if self.needs_file(now, estimate) {
             self.begin_file(now)?;
         }
-        let removed = self.files_to_remove(now, estimate + TRAIL_LINE_BYTES);
-        let mut own = Vec::new();
-        let mut place = self.place;
-        let begins = self.files.get(removed).map(|file| file.first).filter(|_| removed > 0);
-        let lines = [
-            (self.mended > 0).then(|| Line::mended(place, now, self.mended)),
-            begins.map(|begins| Line::trimmed(place, now, begins)),
-        ];
-        for mut line in lines.into_iter().flatten() {
-            line.number = place.number;
-            line.previous = crate::line::hexadecimal(&place.previous);
-            let text = line.text().map_err(|error| failed(&io::Error::other(error)))?;
+        let removed = self.files_to_remove(now, estimate);
+        let begins = self.files.get(removed).map_or(0, |file| file.first);
+        let is_trimmed = removed > 0 && begins > self.begins;
+        let (mut own, mut place) = (Vec::new(), self.place);
+        if is_trimmed {
+            let text = Line::trimmed(place, now, begins).text();
+            let text = text.map_err(|error| AuditError::Failed(error.to_string().into()))?;
             place = place.after(&text);
             own.extend_from_slice(text.as_bytes());
             own.push(b'\n');
         }
-        let texts = self.texts(entries, place)?;
+        let texts = self.texts(entries, place, group)?;
         own.extend_from_slice(&texts.bytes);
         self.write(&own)?;
         self.place = texts.place;
-        self.mended = 0;
-        self.remove_files(removed);
+        if is_trimmed {
+            self.begins = begins;
+            self.remove_files_before(begins);
+        }
         Ok(())
     }
 
-    fn texts(&self, entries: &[AuditEntry], mut place: Place) -> Result<Texts, AuditError> {
+    /// Bytes of all files.
+    fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Makes lines of entries. `group` is the number of the first line of the write.
+    fn texts(
+        &self,
+        entries: &[AuditEntry],
+        mut place: Place,
+        group: u64,
+    ) -> Result<Texts, AuditError> {
         let mut bytes = Vec::new();
         for entry in entries {
-            let text = Line::of_entry(place, entry).text();
+            let mut line = Line::of_entry(place, entry);
+            line.group = (line.number != group).then_some(group);
+            let text = line.text();
             let text = text.map_err(|error| AuditError::Failed(error.to_string().into()))?;
             place = place.after(&text);
             bytes.extend_from_slice(text.as_bytes());
@@ -247,13 +285,18 @@ impl Log {
         Ok(())
     }
 
-    /// Number of the oldest files that are too old, or whose bytes are needed.
+    /// Number of the oldest files whose bytes are needed, or one that is too old. A clock may be
+    /// wrong when the machine starts, and would then make all entries old. So ages are measured at
+    /// the begin of a file, and only when entries came a day after it.
     fn files_to_remove(&self, now: Timestamp, bytes: u64) -> usize {
-        let mut total: u64 = self.files.iter().map(|file| file.bytes).sum::<u64>() + bytes;
+        let begins = self.files.iter().map(|file| file.began_at);
+        let confirmed = begins.filter(|at| now.since(*at) >= FILE_TIME).max();
+        let mut total = self.bytes() + bytes;
         let mut count = 0;
         // The entries of a file are older than the first one of the next file.
         for [file, next] in self.files.array_windows() {
-            let is_old = now.since(next.began_at) >= self.config.age_max;
+            let age = confirmed.map_or(TimeSpan::ZERO, |at| at.since(next.began_at));
+            let is_old = count == 0 && age >= self.config.age_max;
             if !is_old && total <= self.config.bytes_max {
                 break;
             }
@@ -282,10 +325,18 @@ impl Log {
         Ok(())
     }
 
-    fn remove_files(&mut self, count: usize) {
-        for _ in 0..count {
-            let Some(file) = self.files.first() else { return };
-            if let Err(error) = self.disk.remove(&file.name) {
+    fn has_files_before(&self, begins: u64) -> bool {
+        self.files.get(1).is_some_and(|next| next.first <= begins)
+    }
+
+    /// Removes the files with older entries only. The next entry tries again after a failure.
+    fn remove_files_before(&mut self, begins: u64) {
+        while self.has_files_before(begins)
+            && let Some(file) = self.files.first()
+        {
+            if let Err(error) = self.disk.remove(&file.name)
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 tracing::error!(%error, file = file.name, "an old file of the audit trail stays");
                 return;
             }
@@ -321,14 +372,25 @@ fn written_end(content: &[u8]) -> usize {
     written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Returns the place after the last of complete lines; none without a line.
-fn end_of(lines: &[u8], file: &str) -> Result<Option<Place>, OpenError> {
+/// Whether bytes after the written lines may be what a crash has left of the last write: no line in
+/// them is of a later write. `next` is the number of the first line that is not whole. A line of a
+/// later write shows that this line was durable, so that something else has damaged it.
+fn is_torn(tail: &[u8], next: u64) -> bool {
+    let mut lines = tail.split(|byte| *byte == b'\n');
+    let is_of_last_write = |bytes: &[u8]| {
+        let line = serde_json::from_slice::<Line>(bytes);
+        line.map_or(true, |line| line.group.unwrap_or(line.number) <= next)
+    };
+    tail.len() as u64 <= GROUP_BYTES_MAX && lines.all(is_of_last_write)
+}
+
+/// Returns the last of complete lines, and the place after it; none without a line.
+fn end_of(lines: &[u8], file: &str) -> Result<Option<(Line, Place)>, OpenError> {
     let count = lines.iter().filter(|byte| **byte == b'\n').count();
     let Some(lines) = lines.strip_suffix(b"\n") else { return Ok(None) };
     let last = lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    let damaged = || OpenError::Damaged { file: file.to_owned(), line: count };
-    let text = std::str::from_utf8(last).map_err(|_| damaged())?;
-    let line: Line = serde_json::from_str(text).map_err(|_| damaged())?;
-    let place = Place { number: line.number, previous: crate::line::NO_HASH };
-    Ok(Some(place.after(text)))
+    let line: Line = serde_json::from_slice(last)
+        .map_err(|_| OpenError::Damaged { file: file.to_owned(), line: count })?;
+    let place = Place { number: line.number, previous: crate::line::NO_HASH }.after(last);
+    Ok(Some((line, place)))
 }

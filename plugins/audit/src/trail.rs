@@ -12,13 +12,11 @@ use peeklock_core::contract::{AuditEntry, AuditError, AuditPage, AuditQuery, Aud
 use peeklock_core::store::journal::disk::{Disk, OsDisk};
 use tokio::sync::oneshot;
 
-use crate::log::{AuditConfig, FileFacts, Log, OpenError};
+use crate::log::{AuditConfig, FileFacts, GROUP_MAX, Log, OpenError};
 use crate::page::read_page;
 
 /// Maximum number of entries that wait for the writer, and of requests that wait for the reader.
 const QUEUE_MAX: usize = 1_024;
-/// Maximum number of entries in one write.
-const GROUP_MAX: usize = 64;
 
 type Files = Arc<Mutex<Vec<FileFacts>>>;
 

@@ -236,6 +236,21 @@ async fn every_change_has_two_entries() {
     stop(broker).await;
 }
 
+/// CON-23: a search that fails after its entry has the error as its result.
+#[tokio::test]
+async fn a_search_that_fails_has_its_error() {
+    let broker = broker(trail(false)).await;
+    let access = access(&broker);
+    let paths: Vec<Box<str>> = vec!["absent".into(), "missing".into()];
+    let query = SearchQuery { paths, ..search() };
+    assert!(access.search(query).await.is_err());
+    let lines = page(&access).await;
+    assert_eq!((lines.len(), &lines[1]["result"]), (2, &"EntityNotFound".into()));
+    assert_eq!(lines[0]["policy"], "ops");
+    assert!(lines[0]["request"].as_str().unwrap().starts_with("in absent, missing"));
+    stop(broker).await;
+}
+
 /// CON-23: a changed description has its values before and after.
 #[tokio::test]
 async fn a_change_has_the_values_before_and_after() {
@@ -380,7 +395,8 @@ async fn an_action_without_an_entry_is_refused() {
     let message = broker.inbound(Message::new("a"));
     let entity = access.entity("orders", Action::Send).await.unwrap();
     let send = Command::Send { message };
-    refused(access.audit_command("orders", &send, true).await.unwrap_err());
+    let purge = Command::DeleteBatch { count_max: 10, enqueued_before: None };
+    refused(access.audit_command("orders", &purge, true).await.unwrap_err());
     entity.call(send).await.unwrap();
     stop(broker).await;
 }
@@ -470,7 +486,8 @@ async fn commands_of_operators_have_entries() {
     let lines = page(&access).await;
     let operations: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
     let deleted = "deleteMessages";
-    assert_eq!(operations, ["send", "send", deleted, deleted, deleted, deleted]);
+    // A program with credentials may set the mark of the page; its sends have no entries.
+    assert_eq!(operations, [deleted; 4]);
     assert_eq!(lines[1]["count"], 3);
     stop(broker).await;
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use peeklock_audit::{AuditConfig, AuditTrail, MemoryTrail, OpenError, verify, verify_lines};
+use peeklock_audit::{
+    AuditConfig, AuditTrail, MemoryTrail, NotedEntry, OpenError, verify, verify_lines,
+};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{
     AuditEntry, AuditError, AuditPage, AuditQuery, AuditResult, AuditStage, AuditedAction,
@@ -149,7 +151,7 @@ async fn a_line_has_all_facts_of_its_entry() {
     let end = "\"role\":\"admin\",\"result\":\"done\",\"count\":7,\"changes\":[{\"property\":\
         \"lock_duration\",\"before\":\"PT1M\",\"after\":\"PT2M\"}]}";
     assert!(lines[1].ends_with(end), "{}", lines[1]);
-    assert!(verify_lines(lines.join("\n").as_bytes()).torn_bytes == 0);
+    assert!(verify_lines(lines.join("\n").as_bytes(), None).torn_bytes == 0);
 }
 
 /// CON-23: a page has at most 500 entries.
@@ -209,7 +211,7 @@ async fn acknowledged_entries_survive_a_crash_at_any_call() {
         let written = lines.iter().filter(|line| line.contains("closeClient")).count();
         assert!(written > acknowledged, "seed {seed}: {written} of {acknowledged} and one more");
         drop(trail);
-        let report = verify(&found).unwrap();
+        let report = verify(&found, None).unwrap();
         assert!(report.is_sound(), "seed {seed}: {:?}", report.faults);
         assert_eq!((report.first, report.torn_bytes), (Some(1), 0), "seed {seed}");
     }
@@ -224,13 +226,15 @@ async fn a_torn_last_line_is_mended() {
     let content = files.values_mut().next().unwrap();
     content.truncate(content.len() - 10);
     let disk = SimulatedDisk::holding(&files, 4);
-    assert!(verify(&disk).unwrap().torn_bytes > 0);
+    assert!(verify(&disk, None).unwrap().torn_bytes > 0);
+    // A second start cannot hide it.
+    drop(trail(&disk, AuditConfig::default()));
     let trail = trail(&disk, AuditConfig::default());
     record(&trail, [4]).await;
     let lines = all(&trail).await;
     let operations: Vec<bool> = lines.iter().map(|line| line.contains("mendTrail")).collect();
     assert_eq!(operations, [false, false, true, false]);
-    assert!(verify(&disk).unwrap().is_sound());
+    assert!(verify(&disk, None).unwrap().is_sound());
 }
 
 /// Files of a trail with bounds in bytes.
@@ -241,7 +245,7 @@ async fn files(bytes_max: u64) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn verified(files: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
-    let report = verify(&SimulatedDisk::holding(files, 6)).unwrap();
+    let report = verify(&SimulatedDisk::holding(files, 6), None).unwrap();
     report.faults.iter().map(ToString::to_string).collect()
 }
 
@@ -298,12 +302,12 @@ async fn an_export_is_verified() {
     let trail = trail(&disk, AuditConfig::default().with_sizes(6_000, 2_000));
     record(&trail, 1..=40).await;
     let export: String = all(&trail).await.iter().map(|line| format!("{line}\n")).collect();
-    let report = verify_lines(export.as_bytes());
+    let report = verify_lines(export.as_bytes(), None);
     assert!(report.is_sound() && report.first > Some(1), "{report:?}");
     drop(trail);
-    assert_eq!(report.last_hash, verify(&disk).unwrap().last_hash);
+    assert_eq!(report.last_hash, verify(&disk, None).unwrap().last_hash);
     let changed = export.replacen("client 39", "client 3", 1);
-    assert_eq!(verify_lines(changed.as_bytes()).faults.len(), 1);
+    assert_eq!(verify_lines(changed.as_bytes(), None).faults.len(), 1);
 }
 
 /// CON-23: the files have at most the given bytes; the oldest whole file goes, and an entry names
@@ -329,21 +333,73 @@ async fn the_oldest_file_goes_when_the_trail_is_full() {
     assert!(verified(&without)[0].contains("are missing"), "{:?}", verified(&without));
 }
 
+const DAY: i64 = 24 * 3_600;
+
 /// CON-23: entries go after 90 days, by whole files of a day, and not earlier.
 #[tokio::test]
 async fn entries_go_after_90_days() {
-    const DAY: i64 = 24 * 3_600;
     let disk = SimulatedDisk::new(9);
     let trail = trail(&disk, AuditConfig::default());
     // The first file has the entries of less than a day.
     record(&trail, [0, DAY - 1, DAY]).await;
     assert_eq!(disk.files().len(), 2);
     // The second file begins at one day, so the first one ends then.
-    record(&trail, [91 * DAY - 1]).await;
-    assert_eq!(disk.files().len(), 3);
     record(&trail, [91 * DAY]).await;
-    assert_eq!(disk.files().len(), 2);
+    assert_eq!(disk.files().len(), 3);
+    // A day later, the instant is confirmed.
+    record(&trail, [92 * DAY - 1]).await;
+    assert_eq!(disk.files().len(), 3);
+    record(&trail, [92 * DAY]).await;
+    assert_eq!(disk.files().len(), 3);
     assert!(all(&trail).await[0].contains("2026-05-02T12:00:00Z"));
+}
+
+/// CON-23: a clock that is 90 days ahead when the machine starts removes no entries, not even in
+/// several writes, and each write removes at most one file by age.
+#[tokio::test]
+async fn a_clock_that_jumps_removes_no_entries() {
+    let disk = SimulatedDisk::new(9);
+    let trail = trail(&disk, AuditConfig::default());
+    record(&trail, [0, DAY, 2 * DAY]).await;
+    record(&trail, [200 * DAY, 200 * DAY + 1, 2 * DAY + 1, 3 * DAY]).await;
+    assert_eq!(disk.files().len(), 4);
+    record(&trail, [200 * DAY, 201 * DAY]).await;
+    assert_eq!(disk.files().len(), 4);
+    record(&trail, [201 * DAY + 1]).await;
+    assert_eq!(disk.files().len(), 3);
+}
+
+/// CON-23: while the oldest file cannot be removed, the trail stays within its bound and one file,
+/// and its beginning is recorded once.
+#[tokio::test]
+async fn a_file_that_cannot_be_removed_does_not_unbound_the_trail() {
+    let disk = SimulatedDisk::new(8);
+    let trail = trail(&disk, AuditConfig::default().with_sizes(10_000, 2_000));
+    disk.fail_from(Call::Remove, 1, Fault::Whole);
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        if let Err(error) = trail.record(entry(number)).await {
+            break error;
+        }
+        let bytes: usize = disk.files().values().map(Vec::len).sum();
+        assert!(bytes <= 12_000, "{bytes} after {number}");
+    };
+    assert!(refused.to_string().contains("cannot be removed"), "{refused}");
+    let trims: Vec<String> = all(&trail).await.iter().filter_map(|line| begins(line)).collect();
+    let mut once = trims.clone();
+    once.dedup();
+    assert_eq!(trims, once);
+    disk.heal();
+    record(&trail, [number]).await;
+    let bytes: usize = disk.files().values().map(Vec::len).sum();
+    assert!(bytes <= 10_000, "{bytes}");
+    drop(trail);
+    assert!(verify(&disk, None).unwrap().is_sound());
+}
+
+fn begins(line: &str) -> Option<String> {
+    line.split_once("\"begins\":").map(|(_, begins)| begins.to_owned())
 }
 
 /// CON-23: without room on the disk, entries are refused and leave no bytes, and with room the
@@ -368,7 +424,7 @@ async fn a_full_disk_refuses_entries_until_it_has_room() {
     disk.set_quota(None);
     record(&trail, [number]).await;
     drop(trail);
-    let report = verify(&disk).unwrap();
+    let report = verify(&disk, None).unwrap();
     assert!(report.is_sound() && report.torn_bytes == 0, "{report:?}");
     assert_eq!(report.last, Some(number.cast_unsigned()));
 }
@@ -395,7 +451,85 @@ async fn a_failed_sync_stops_the_trail() {
         drop(trail);
         let found = disk.kill(Lost::ReadAnew);
         record(&self::trail(&found, AuditConfig::default()), [9]).await;
-        assert!(verify(&found).unwrap().is_sound());
+        assert!(verify(&found, None).unwrap().is_sound());
+    }
+}
+
+/// CON-23: after a failed sync, lines may be in the page cache only. The next start makes them
+/// durable before it accepts entries, so that a power cut leaves no gap.
+#[tokio::test]
+async fn a_restart_makes_lines_durable_whose_sync_has_failed() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let first = trail(&disk, AuditConfig::default());
+        record(&first, 1..=3).await;
+        disk.fail(Call::Sync, 1, Fault::Whole);
+        assert!(first.record(entry(4)).await.is_err());
+        drop(first);
+        let found = disk.kill(Lost::StillCached);
+        let second = trail(&found, AuditConfig::default());
+        record(&second, 5..=20).await;
+        let cut = found.crash_with(&mut Random::new(seed), Names::AnyOrder);
+        drop(second);
+        let third = trail(&cut, AuditConfig::default());
+        let lines = all(&third).await;
+        assert!(lines.last().unwrap().contains("client 20"), "seed {seed}: {lines:?}");
+        drop(third);
+        let report = verify(&cut, None).unwrap();
+        assert!(report.is_sound(), "seed {seed}: {:?}", report.faults);
+    }
+}
+
+/// CON-23: a damaged byte before durable lines is no torn end: the trail does not open, names the
+/// line, and changes nothing.
+#[tokio::test]
+async fn a_damaged_byte_before_durable_lines_is_not_mended() {
+    let sound = files(1 << 20).await;
+    let last = sound.keys().next_back().unwrap();
+    let count = sound[last].iter().filter(|byte| **byte == b'\n').count();
+    assert!(count > 1, "{count}");
+    for (line, start) in sound[last]
+        .split_inclusive(|byte| *byte == b'\n')
+        .scan(0, |at, line| {
+            let start = *at;
+            *at += line.len();
+            Some(start)
+        })
+        .enumerate()
+    {
+        let mut files = sound.clone();
+        files.get_mut(last).unwrap()[start + 30] = 0;
+        let disk = SimulatedDisk::holding(&files, 12);
+        let opened = AuditTrail::on(Arc::new(disk.clone()), AuditConfig::default());
+        if line + 1 == count {
+            // The last line may be what a crash has left.
+            assert!(opened.is_ok(), "{opened:?}");
+            continue;
+        }
+        let Err(OpenError::Damaged { file, line: found }) = &opened else { panic!("{opened:?}") };
+        assert_eq!((file, *found), (last, line + 1));
+        assert_eq!(disk.files(), files);
+    }
+}
+
+/// CON-23: a trail without entries, or without a noted one, is not sound.
+#[tokio::test]
+async fn a_missing_trail_and_a_missing_noted_entry_are_found() {
+    for report in [verify(&SimulatedDisk::new(1), None).unwrap(), verify_lines(b"", None)] {
+        assert!(report.faults[0].to_string().contains("DATA/audit"), "{report:?}");
+    }
+    let disk = SimulatedDisk::new(1);
+    record(&trail(&disk, AuditConfig::default()), 1..=5).await;
+    let last = verify(&disk, None).unwrap().last_hash.unwrap();
+    let faults = |noted: String| {
+        let report = verify(&disk, Some(&noted.parse().unwrap())).unwrap();
+        report.faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(faults(format!("5:{last}")), [""; 0]);
+    assert_eq!(faults(format!("4:{last}")), ["the entry does not have the noted hash"]);
+    assert_eq!(faults(format!("6:{last}")), ["the noted entry 6 is missing"]);
+    for wrong in ["5", "x:00", "5:00"] {
+        assert!(wrong.parse::<NotedEntry>().is_err(), "{wrong}");
     }
 }
 
@@ -437,7 +571,7 @@ async fn a_trail_is_opened_next_to_a_journal() {
         assert!(AuditTrail::open(&folder, AuditConfig::default()).is_err());
     }
     drop(journal);
-    let report = verify(&OsDisk::open_read_only(&folder).unwrap()).unwrap();
+    let report = verify(&OsDisk::open_read_only(&folder).unwrap(), None).unwrap();
     assert!(report.is_sound() && report.last == Some(2), "{report:?}");
     let names = OsDisk::open_read_only(&data).unwrap().list().unwrap();
     assert!(!names.contains(&"audit".to_owned()), "a folder is no file of the journal: {names:?}");

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::command::{Act, Deed, OperatorCommand};
+use crate::command::{Act, Deed, NewInstant, OperatorCommand};
 use crate::contract::auditor::AUDIT_TEXT_BYTES_MAX;
 use crate::declaration;
 use crate::description::{
@@ -68,15 +68,24 @@ pub(super) fn request_text(request: &Management) -> String {
         },
         Management::Operate(OperatorCommand::Act(act)) => {
             let Act { step, sequences, deed, breaks_locks } = &**act;
-            let deed = match deed {
-                Deed::Delete => "delete",
-                Deed::DeadLetter { .. } => "dead-letter",
-                Deed::Undefer => "undefer",
-                Deed::Reschedule(_) => "reschedule",
+            let (deed, detail) = match deed {
+                Deed::Delete => ("delete", String::new()),
+                Deed::DeadLetter { reason, .. } => {
+                    let reason = reason.as_ref().map(|reason| format!(", reason {reason:?}"));
+                    ("dead-letter", reason.unwrap_or_default())
+                }
+                Deed::Undefer => ("undefer", String::new()),
+                Deed::Reschedule(NewInstant::At(at)) => ("reschedule", format!(", to {at}")),
+                Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
+                Deed::Reschedule(NewInstant::Earlier(by)) => {
+                    ("reschedule", format!(", {by} earlier"))
+                }
+                Deed::Reschedule(NewInstant::Now) => ("reschedule", ", to now".to_owned()),
             };
             let locks = if *breaks_locks { ", breaking locks" } else { "" };
             let step = step.map(|step| format!(", step {} of job {}", step.number, step.job));
-            format!("{deed} {}{locks}{}", numbers(sequences), step.unwrap_or_default())
+            let (numbers, step) = (numbers(sequences), step.unwrap_or_default());
+            format!("{deed} {numbers}{locks}{step}{detail}")
         }
         Management::CloseClient(client) => format!("client {}", client.0),
         _ => String::new(),
@@ -105,22 +114,37 @@ fn policy(name: &str, update: &PolicyUpdate) -> String {
 }
 
 pub(super) fn search_text(query: &SearchQuery) -> String {
-    let mut text = query.conditions.to_string();
-    if query.paths.len() > 1 {
-        text = format!("{text} in {}", query.paths.join(", "));
+    let text = query.conditions.to_string();
+    match query.paths.len() {
+        0 | 1 => text,
+        _ => format!("in {}: {text}", query.paths.join(", ")),
     }
-    text
 }
 
+/// Lists numbers as ranges, such as `message 1-20, 33`.
 pub(super) fn numbers(sequences: &[SequenceNumber]) -> String {
-    /// Numbers that are listed.
-    const LISTED_MAX: usize = 20;
-    let listed = sequences.iter().take(LISTED_MAX).map(SequenceNumber::to_string);
-    let listed = listed.collect::<Vec<_>>().join(", ");
-    match sequences.len().saturating_sub(LISTED_MAX) {
-        0 => format!("message {listed}"),
-        rest => format!("message {listed} and {rest} more"),
+    /// Bytes of listed numbers. An entry has room for the rest of its text after them.
+    const LISTED_BYTES_MAX: usize = AUDIT_TEXT_BYTES_MAX * 3 / 4;
+    let mut sorted: Vec<u64> = sequences.iter().map(|sequence| sequence.0).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut text = "message ".to_owned();
+    let (mut separator, mut rest) = ("", sorted.len());
+    for range in sorted.chunk_by(|before, after| before.checked_add(1) == Some(*after)) {
+        if text.len() > LISTED_BYTES_MAX {
+            text.push_str(&format!(" and {rest} more"));
+            break;
+        }
+        let listed = match range {
+            [first, .., last] => format!("{separator}{first}-{last}"),
+            [one] => format!("{separator}{one}"),
+            [] => String::new(),
+        };
+        text.push_str(&listed);
+        separator = ", ";
+        rest -= range.len();
     }
+    text
 }
 
 /// Cuts a text to [`AUDIT_TEXT_BYTES_MAX`] bytes.
@@ -138,21 +162,65 @@ pub(super) fn shown<'a>(property: &str, text: &'a str) -> Cow<'a, str> {
     let is_of_scheme = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
     let split = text.split_once("://").filter(|(scheme, _)| scheme.chars().all(is_of_scheme));
     let Some((scheme, rest)) = split else { return Cow::Borrowed("(hidden)") };
-    // A password may contain any of the characters that end a host.
-    let rest = rest.rsplit('@').next().unwrap_or_default();
-    let host = rest.split(['/', '?', '#', ';']).next().unwrap_or_default();
+    // A password may contain any of the characters that end a host, and a path may contain an `@`.
+    let (authority, path) = match rest.find(['/', '?', '#', ';']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let host = match path.contains('@') {
+        true => "(hidden)",
+        false => authority.rsplit('@').next().unwrap_or_default(),
+    };
     Cow::Owned(format!("{scheme}://{host}"))
 }
 
 /// Replaces the values of keys, signatures and tokens in a text of a client.
 pub(super) fn without_keys(text: &str) -> Cow<'_, str> {
     const MARKS: [&str; 5] =
-        ["sharedaccesskey=", "sharedaccesssignature", "sig=", "bearer ", "accountkey="];
+        ["sharedaccesskey", "sharedaccesssignature", "sig=", "bearer ", "accountkey"];
     let lower = text.to_ascii_lowercase();
     let end_of = |mark: &str| lower.find(mark).map(|at| at + mark.len());
     match MARKS.iter().filter_map(|mark| end_of(mark)).min() {
         // What follows may contain further keys.
         Some(end) => Cow::Owned(format!("{}(hidden)", text.get(..end).unwrap_or_default())),
         None => Cow::Borrowed(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CON-75: of an address elsewhere only scheme and host are shown, and no host that may be a part
+    /// of a password or path.
+    #[test]
+    fn addresses_are_shown_without_keys() {
+        for (address, expected) in [
+            ("https://u:p@a.example/hidden?sig=hidden", "https://a.example"),
+            ("https://a.example/hook?to=me@hidden", "https://(hidden)"),
+            ("https://u:p/q@a.example/hidden", "https://(hidden)"),
+            ("Endpoint=sb://a.example/;SharedAccessKey=hidden", "(hidden)"),
+            ("orders", "orders"),
+        ] {
+            assert_eq!(shown("forward_to", address), expected, "{address}");
+        }
+        let text = without_keys("{\"sharedAccessKey\":\"hidden\"}");
+        assert_eq!(text, "{\"sharedAccessKey(hidden)");
+    }
+
+    /// CON-23: an entry names all messages of a request, as ranges.
+    #[test]
+    fn numbers_are_listed_as_ranges() {
+        let text =
+            |of: &[u64]| numbers(&of.iter().copied().map(SequenceNumber).collect::<Vec<_>>());
+        assert_eq!(text(&[7]), "message 7");
+        assert_eq!(
+            text(&(1..=20).chain([33, 35, 36]).collect::<Vec<_>>()),
+            "message 1-20, 33, 35-36"
+        );
+        assert_eq!(text(&[3, 1, 2, 2]), "message 1-3");
+        let far: Vec<u64> = (0..500).map(|number| number * 1_000_003).collect();
+        let listed = text(&far);
+        assert!(listed.len() < AUDIT_TEXT_BYTES_MAX && listed.ends_with(" more"), "{listed}");
     }
 }

@@ -89,6 +89,8 @@ pub(crate) struct AuditEntryView {
     error_tracking_id: Option<String>,
     /// Number of the oldest entry that is kept, in an entry `trimTrail`.
     begins: Option<u64>,
+    /// Number of the first entry of the same write; absent in that entry.
+    group: Option<u64>,
 }
 
 /// A changed value.
