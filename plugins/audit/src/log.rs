@@ -176,10 +176,13 @@ impl Log {
                 content.push(b'\n');
             }
             file.truncate(end as u64)?;
-            // Also the lines whose sync may have failed before the start.
-            file.write_at(&content, 0)?;
-            file.sync()?;
+            // Also the lines whose sync may have failed before the start. The byte behind them makes
+            // the system write the length of the file again.
             last.bytes = content.len() as u64;
+            content.push(0);
+            file.write_at(&content, 0)?;
+            file.truncate(last.bytes)?;
+            file.sync()?;
             log.files.push(last);
             (log.place, log.current) = (place, Some(file));
             break;
