@@ -193,7 +193,7 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
         } else if failure.is_none() || !acted.is_empty() {
             session.out.print(&format!("{}\n", acted_to_json(acted)))?;
         }
-        // The results of earlier steps are printed: what they changed stays.
+        // The results of earlier steps are printed: their changes stay.
         if let Some(error) = failure {
             return Err(error.into());
         }

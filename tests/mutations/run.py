@@ -469,7 +469,7 @@ ACTING = [
     ("a repeated step changes nothing", "CON-15", "machine/src/act.rs",
      "receipt.step.number >= number)", "receipt.step.number > number)"),
     ("a deed leaves locked messages alone", "CON-12", "machine/src/queue/act.rs",
-     "            if !act.breaks_locks {\n", "            if false {\n"),
+     "if !act.breaks_locks || is_in_session {", "if is_in_session {"),
     ("an expired message is not undeferred", "CON-12", "machine/src/queue/act.rs",
      "if act.deed == Deed::Undefer && self.is_expired(&slot, ctx.now) {", "if false {"),
     ("the receipt of a step is stored", "CON-15", "machine/src/queue/records.rs",

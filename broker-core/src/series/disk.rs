@@ -22,7 +22,8 @@ use crate::flows::FLOW_COUNT;
 pub(super) const FILE_COUNT: u64 = 16;
 /// Seconds between the writes of two files: all are written within 4 min.
 pub(super) const WRITE_EVERY: u64 = 15;
-/// Version of the format, and the numbers of counts and gauges, which say what the bits of a row mean.
+/// Version of the format, and the numbers of counts and gauges, which give the bits of a row their
+/// meaning.
 const HEADER: [u8; 10] = {
     let [a, b, c, d, e, f, g, h] = *b"series 1";
     [a, b, c, d, e, f, g, h, FLOW_COUNT.to_le_bytes()[0], GAUGE_COUNT.to_le_bytes()[0]]

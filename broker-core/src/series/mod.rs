@@ -104,7 +104,7 @@ struct State {
     next_file: (u64, u64),
 }
 
-/// Seconds of a sample, and of the one before if there was one.
+/// Seconds of a sample, and of the previous sample if there was one.
 struct Seconds {
     second: u64,
     previous: Option<u64>,
@@ -134,7 +134,7 @@ impl SeriesCollector {
         loop {
             let now = clock.now();
             self.sample(directory, now);
-            // Samples do not wait for the disk; the next file waits for the one before.
+            // Samples do not wait for the disk; the next file waits for the previous file.
             if written.as_ref().is_none_or(JoinHandle::is_finished)
                 && let Some(path) = config.directory.as_deref()
                 && let Some(file) = self.state().due_file(path)

@@ -182,7 +182,7 @@ impl Track {
         }
     }
 
-    /// Continues an idle entity, whose values were unchanged until a second, that of the last sample.
+    /// Continues an idle entity, whose values were unchanged until the second of the last sample.
     pub(super) fn of_idle(idle: &Idle, second: u64, totals: FlowTotals, is_fine: bool) -> Self {
         let mut track = Self::new(second, totals, false);
         track.is_fine = is_fine;

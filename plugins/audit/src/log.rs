@@ -23,7 +23,7 @@ const FILE_TIME: TimeSpan = TimeSpan::from_days(1);
 const TRAIL_LINE_BYTES: u64 = 512;
 /// Maximum number of entries in one write.
 pub const GROUP_MAX: usize = 64;
-/// Maximum bytes of one write, which is what a crash may tear.
+/// Maximum bytes of a write. A crash tears at most the last write.
 const GROUP_BYTES_MAX: u64 = GROUP_MAX as u64 * (LINE_BYTES_MAX as u64 + 1) + 2 * TRAIL_LINE_BYTES;
 
 /// Bounds of a trail.
@@ -139,7 +139,7 @@ pub fn read(file: &dyn DiskFile, bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 impl Log {
-    /// Opens a trail. Removes what a crash has left of the last write, and records it.
+    /// Opens a trail. Removes the rest of a write that a crash has torn, and records it.
     pub fn open(disk: Arc<dyn Disk>, config: AuditConfig) -> Result<Self, OpenError> {
         let files = files_of(&*disk)?;
         let (current, place, begins, failure) = (None, Place::FIRST, 0, None);
@@ -375,9 +375,9 @@ fn written_end(content: &[u8]) -> usize {
     written.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Whether bytes after the written lines may be what a crash has left of the last write: no line in
-/// them is of a later write. `next` is the number of the first line that is not whole. A line of a
-/// later write shows that this line was durable, so that something else has damaged it.
+/// Whether bytes after the written lines may be the rest of the last write: no line in them is of a
+/// later write. `next` is the number of the first line that is not whole. A line of a later write
+/// shows that this line was durable, so that something else has damaged it.
 fn is_torn(tail: &[u8], next: u64) -> bool {
     let mut lines = tail.split(|byte| *byte == b'\n');
     let is_of_last_write = |bytes: &[u8]| {

@@ -502,7 +502,7 @@ async fn a_damaged_byte_before_durable_lines_is_not_mended() {
         let disk = SimulatedDisk::holding(&files, 12);
         let opened = AuditTrail::on(Arc::new(disk.clone()), AuditConfig::default());
         if line + 1 == count {
-            // The last line may be what a crash has left.
+            // A crash may have torn the last line.
             assert!(opened.is_ok(), "{opened:?}");
             continue;
         }

@@ -181,7 +181,7 @@ pub(super) fn without_keys(text: &str) -> Cow<'_, str> {
     let lower = text.to_ascii_lowercase();
     let end_of = |mark: &str| lower.find(mark).map(|at| at + mark.len());
     match MARKS.iter().filter_map(|mark| end_of(mark)).min() {
-        // What follows may contain further keys.
+        // The rest may contain further keys.
         Some(end) => Cow::Owned(format!("{}(hidden)", text.get(..end).unwrap_or_default())),
         None => Cow::Borrowed(text),
     }
