@@ -8,12 +8,16 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use super::{Generator, View};
 
 impl Generator {
-    /// A new step of a job, a step without a job, or a repetition of an earlier step.
+    /// A new step of a job, a step without a job, or a repetition of an earlier step, at times with
+    /// another deed.
     pub(super) fn act(&mut self, view: &View) -> (SubQueue, Act) {
         if self.random.percent(20)
-            && let Some(again) = self.random.pick_some(&self.acts)
+            && let Some((sub_queue, mut act)) = self.random.pick_some(&self.acts)
         {
-            return again;
+            if self.random.percent(30) {
+                act.deed = self.deed(view);
+            }
+            return (sub_queue, act);
         }
         let sub_queue = self.sub_queue();
         let deed = self.deed(view);
@@ -49,13 +53,13 @@ impl Generator {
 
     fn deed(&mut self, view: &View) -> Deed {
         let text = |length: usize| -> Box<str> { "d".repeat(length).into() };
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 | 1 => Deed::Delete,
             2..=4 => Deed::DeadLetter {
                 reason: self.random.percent(70).then(|| text(self.random.pick(&[0, 7, 900]))),
                 description: self.random.percent(50).then(|| text(self.random.pick(&[1, 400]))),
             },
-            5 => Deed::Undefer,
+            5 | 6 => Deed::Undefer,
             _ => Deed::Reschedule(self.instant(view)),
         }
     }
