@@ -22,8 +22,6 @@ pub struct PinnedMessage {
     pub copies_spent: u16,
     /// Whether duplicate detection must ignore it (DUP-14).
     pub never_duplicate: bool,
-    /// Whether it has been enqueued in an entity, so that its instant of schedule is over (SCH-09).
-    pub was_enqueued: bool,
     /// Its own time to live, possibly lowered by entities on its way.
     pub time_to_live: Option<TimeSpan>,
     /// Keys of its records at the source.

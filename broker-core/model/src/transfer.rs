@@ -174,8 +174,6 @@ pub struct HandedOverMessage {
     pub copies_spent: u16,
     /// Whether it is never a duplicate (DUP-14).
     pub never_duplicate: bool,
-    /// Whether it has been enqueued in an entity, so that its instant of schedule is over (SCH-09).
-    pub was_enqueued: bool,
     /// Its own time to live, lowered by the entities that it has passed.
     pub time_to_live: Option<TimeSpan>,
 }

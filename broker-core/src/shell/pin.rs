@@ -131,14 +131,8 @@ impl<M: Machine> Shell<M> {
             .into_iter()
             .zip(messages)
             .map(|(message, handed)| {
-                let HandedOverMessage {
-                    hops,
-                    copies_spent,
-                    never_duplicate,
-                    was_enqueued,
-                    time_to_live,
-                    ..
-                } = handed;
+                let HandedOverMessage { hops, copies_spent, never_duplicate, time_to_live, .. } =
+                    handed;
                 let MessageFacts { sequence, overlay_count, .. } = message.facts;
                 let origin = Origin {
                     shard,
@@ -147,15 +141,7 @@ impl<M: Machine> Shell<M> {
                         .map(|index| self.machine.overlay_key(sequence, index))
                         .collect(),
                 };
-                PinnedMessage {
-                    message,
-                    hops,
-                    copies_spent,
-                    never_duplicate,
-                    was_enqueued,
-                    time_to_live,
-                    origin,
-                }
+                PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin }
             })
             .collect();
         Ok(HandOver { list, sub_queue, destination, source, when_full, messages })

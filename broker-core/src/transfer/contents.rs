@@ -10,7 +10,7 @@ use crate::condition::Condition;
 use crate::content_ref::ContentRef;
 use crate::edge::Edge;
 use crate::ids::SequenceNumber;
-use crate::message::{Content, Overlay, PropertyChange, SettableProperty};
+use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::store::{Key, Store, StoreError};
 
@@ -55,15 +55,8 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
     for pinned in &list.messages {
-        let PinnedMessage {
-            message,
-            hops,
-            copies_spent,
-            never_duplicate,
-            was_enqueued,
-            time_to_live,
-            origin,
-        } = pinned;
+        let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
+            pinned;
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
         let overlays = load_overlays(&message.overlays).await?;
@@ -77,11 +70,6 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
         let own = inbound.envelope.time_to_live;
         let lowered = time_to_live.filter(|lowered| own.is_some_and(|own| own > *lowered));
         inbound.envelope.time_to_live = lowered.or(own);
-        // The instant of the message itself is over, also if an operator has made it earlier. One
-        // that a rule has set since is for this destination (SCH-12).
-        if *was_enqueued && !overlays.iter().any(sets_schedule) {
-            inbound.envelope.scheduled_enqueue_time = None;
-        }
         arrivals.push(Arrival {
             message: inbound,
             overlays,
@@ -97,13 +85,6 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
         });
     }
     Ok(arrivals)
-}
-
-/// Whether an action of a rule has given the message an instant of schedule.
-fn sets_schedule(overlay: &Overlay) -> bool {
-    overlay.changes().any(|change| {
-        matches!(change, PropertyChange::SetBroker(SettableProperty::ScheduledEnqueueTimeUtc, _))
-    })
 }
 
 async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreError> {

@@ -25,7 +25,6 @@ mod overlays;
 mod parked;
 mod peer;
 mod policies;
-mod rescheduled;
 mod searching;
 mod series;
 mod slices;

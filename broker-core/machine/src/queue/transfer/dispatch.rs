@@ -163,7 +163,6 @@ impl Queue {
                 hops: slot.hops,
                 copies_spent: slot.copies_spent,
                 never_duplicate: slot.is_never_duplicate(),
-                was_enqueued: !matches!(exit, Exit::Pending(_)),
                 time_to_live: (!slot.expires_at.is_never())
                     .then(|| slot.expires_at.since(slot.enqueued_at)),
             });
