@@ -569,7 +569,7 @@ fn connections_leave_files_to_the_store() {
     assert_eq!(loaded.config.open_files(), all);
     assert_eq!(fitted(all), (None, [5_000, 1_000, 1_000], 256));
     assert_eq!(fitted(all - 1), (Some(6_997), [4_999, 999, 999], 255));
-    assert_eq!(fitted(1_024), (Some(39), [29, 5, 5], 1));
+    assert_eq!(fitted(1_024), (Some(36), [26, 5, 5], 1));
     assert_eq!(fitted(10), (Some(3), [1, 1, 1], 1));
     let of = |loaded: Loaded| loaded.config.open_files();
     // A gateway has its threads, its listener and pending sockets.
