@@ -218,6 +218,7 @@ test("every page is reached with the keyboard alone", async (t) => {
   await at(/^#\/settings/);
   // Letters are typed, not obeyed, in a field.
   await press("Control+k");
+  await tab.waitForFunction(() => document.activeElement?.getAttribute("role") === "combobox");
   await tab.keyboard.type("orders");
   await tab.getByRole("option", { name: "orders" }).first().waitFor();
   await press("Enter");
