@@ -238,16 +238,7 @@ fn body(name: &str, values: &mut Values) -> Json {
             let session = values.name("s", 30, 128);
             json!({ "path": "any-session", "sessionId": session, "state": "s".repeat(count) })
         }
-        "act" => {
-            let deed = match values.random.below(4) {
-                0 => json!({ "delete": {} }),
-                1 => json!({ "deadLetter": { "reason": values.name("r", 20, 4096) } }),
-                2 => json!({ "undefer": {} }),
-                _ => json!({ "reschedule": { "later": "PT1H" } }),
-            };
-            let numbers = values.numbers();
-            json!({ "path": values.queue(), "act": { "sequenceNumbers": numbers, "deed": deed } })
-        }
+        "act" => json!({ "path": values.queue(), "act": values.act() }),
         "forgetJob" => json!({ "path": values.queue(), "job": format!("{count:032x}") }),
         // An existing client would be one of the test.
         "closeClient" => json!({ "client": u64::MAX }),

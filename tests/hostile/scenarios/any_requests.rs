@@ -161,6 +161,7 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             // An existing client would be one of the test.
             Some("client") => u64::MAX.to_string(),
             Some("ticket") => values.name("ticket-", 30, 64),
+            Some("job") => format!("{:032x}", values.below(20)),
             Some("sessionId") => values.name("session-", 30, 128),
             Some(unknown) => panic!("`{{{unknown}}}` of {method} {path} is not drawn here"),
         };
@@ -223,6 +224,7 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
                 let number = values.below(2_000);
                 json!({ "path": format!("queues/{}/messages/{number}/body", values.queue()) })
             }
+            "ActForm" => values.act(),
             "LockBreak" => json!({ "sequenceNumbers": values.numbers() }),
             "SessionBreak" => json!({ "counted": values.random.one_in(2) }),
             "NewState" => json!({ "state": "s".repeat(count) }),

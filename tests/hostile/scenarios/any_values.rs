@@ -177,6 +177,17 @@ impl Values {
         (0..count).map(|_| 1 + self.below(2_000)).collect()
     }
 
+    /// An act on messages by number.
+    pub fn act(&mut self) -> Json {
+        let deed = match self.below(4) {
+            0 => json!({ "delete": {} }),
+            1 => json!({ "deadLetter": { "reason": self.name("r", 20, 4096) } }),
+            2 => json!({ "undefer": {} }),
+            _ => json!({ "reschedule": { "later": "PT1H" } }),
+        };
+        json!({ "sequenceNumbers": self.numbers(), "deed": deed })
+    }
+
     /// Ranges that each cover one delivery, some, or more than are allowed.
     pub fn ranges(&mut self) -> Vec<[usize; 2]> {
         let behind = match self.below(4) {
