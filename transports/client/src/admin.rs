@@ -235,6 +235,7 @@ impl Admin {
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }
     /// use peeklock::command::{Act, ActResult, Deed};
+    /// use peeklock::message::Message;
     /// # use peeklock::testing::TestBroker;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -242,7 +243,7 @@ impl Admin {
     /// # let test = TestBroker::start().await?;
     /// # let client = test.client();
     /// # client.admin().create_queue("orders").await?;
-    /// let poison = client.sender("orders")?.send("not an order").await?;
+    /// let poison = client.sender("orders")?.send(Message::new("not an order")).await?;
     /// let deed = Deed::DeadLetter { reason: Some("NotAnOrder".into()), description: None };
     /// let act = Act { step: None, sequences: vec![poison], deed, breaks_locks: false };
     /// let acted = client.admin().act("orders", act).await?;
