@@ -2,7 +2,8 @@
 //! not exceed a total (QUO-01).
 //!
 //! A machine gets the remaining numbers at the start of a step. The total can therefore exceed a
-//! limit by at most the additions of a command on each arbiter.
+//! limit by at most the additions of a command on each arbiter, and by the copies of a published
+//! message that subscriptions have not yet taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
