@@ -7,7 +7,8 @@ end.
 - Next to them, at the lowest priority, cargo builds all others, which then run two at a time.
 - ALONE binaries measure time, or use the whole disk or both cores. They run last, one after the other.
 
-All run, also after a failure; exits with 1 if any failed.
+All run, also after a failure. What failed is printed again at the end, where a reader of a long log looks first; exits
+with 1 then.
 """
 import concurrent.futures
 import json
@@ -25,7 +26,12 @@ AT_LOWEST_PRIORITY = ["nice", "-n", "19"]
 SECONDS_MAX = 1_200
 SET_UP = os.path.join(os.path.dirname(__file__), "set_up")
 
+# Lines of a failed binary that are printed again at the end.
+LINES_MAX = 100
+
 running = set()
+# What each failed binary says about its failed tests.
+failures = {}
 is_ending = False
 
 
@@ -83,6 +89,10 @@ def passes(binary, priority=()) -> bool:
     output = wait(process)
     seconds = time.monotonic() - started
     print(f"     Running {name} ({path}), {seconds:.0f} s\n{output}", flush=True)
+    if process.returncode != 0:
+        # `failures:` is printed twice: before the output of the failed tests, and before their names.
+        report = output.partition("\nfailures:\n")[2] or output
+        failures[name] = "\n".join(report.splitlines()[:LINES_MAX])
     return process.returncode == 0
 
 
@@ -123,6 +133,8 @@ def main() -> int:
     finally:
         end_all()
     failed = [name for (name, _, _), is_passed in passed.items() if not is_passed]
+    for name, report in failures.items():
+        print(f"test: {name} failed:\n{report}\n")
     print(f"test: {len(passed)} binaries ran; failed: {', '.join(failed) or 'none'}", flush=True)
     return 1 if failed else 0
 
