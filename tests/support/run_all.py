@@ -40,10 +40,12 @@ class Failed(Exception):
 
 
 def start(command, **options) -> subprocess.Popen:
-    """Starts a command in a group of processes of its own, which `end_all` ends."""
+    """Starts a command in a group of processes of its own, which `end_all` ends.
+
+    Not in a session of its own: Linux often gives each session an equal share, whatever the priorities within."""
     if is_ending:
         raise Failed
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, start_new_session=True, **options)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, process_group=0, **options)
     running.add(process)
     return process
 
