@@ -130,7 +130,7 @@ fn pushed(broker: &Broker) {
             reply: Reply::new(Arc::clone(&connection) as Arc<dyn Outlet>, correlation, None),
         }]);
     };
-    let grant = |settled: u64| Command::Grant {
+    let grant = |settled: u64| Command::SetCredit {
         receiver,
         delivery_limit: settled + IN_FLIGHT as u64,
         byte_limit: u64::MAX,

@@ -92,7 +92,7 @@ impl Edge {
     #[must_use]
     pub fn take(&self, mut message: Message) -> InboundMessage {
         if message.message_id.is_some() {
-            return self.admit(message.encode());
+            return self.with_envelope(message.encode());
         }
         message.message_id = Some(self.fresh_message_id());
         self.take_with_assigned_id(message.encode())
@@ -102,7 +102,7 @@ impl Edge {
     #[must_use]
     pub fn take_content(&self, content: Content) -> InboundMessage {
         if content.message_id().is_some() {
-            return self.admit(content);
+            return self.with_envelope(content);
         }
         let sent_size = content.size();
         let content = content.with_message_id(&self.fresh_message_id());
@@ -133,7 +133,7 @@ impl Edge {
             never_duplicate && !sets(|property| property == SettableProperty::MessageId);
         let mut message = match never_duplicate {
             true => self.take_with_assigned_id(content),
-            false => self.admit(content),
+            false => self.with_envelope(content),
         };
         if sets_broker_properties && let Ok(mut whole) = message.content.decode() {
             for overlay in overlays {
@@ -142,7 +142,7 @@ impl Edge {
             let whole = whole.encode();
             let changed = match never_duplicate {
                 true => self.take_with_assigned_id(whole),
-                false => self.admit(whole),
+                false => self.with_envelope(whole),
             };
             let Envelope { size, header_size, added_bytes, .. } = message.envelope;
             message.envelope = Envelope { size, header_size, added_bytes, ..changed.envelope };
@@ -158,7 +158,7 @@ impl Edge {
     }
 
     /// Takes a message with the id of its sender, or without one.
-    fn admit(&self, content: Content) -> InboundMessage {
+    fn with_envelope(&self, content: Content) -> InboundMessage {
         let envelope = content.envelope(&self.limits, &self.duplicate_key);
         InboundMessage { content, envelope }
     }

@@ -252,7 +252,7 @@ impl Reply {
 
     /// Guard of the list, for a transfer.
     #[must_use]
-    pub const fn claim(&self) -> Option<&TransferClaim> {
+    pub const fn transfer_claim(&self) -> Option<&TransferClaim> {
         self.claim.as_ref()
     }
 

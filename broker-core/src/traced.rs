@@ -146,11 +146,11 @@ impl OperationInProgress {
                 Some(commit)
             }
             Command::TransferIn { .. }
-            | Command::TransferOut { .. }
+            | Command::EndTransfer { .. }
             | Command::CancelScheduled { .. }
             | Command::CancelReceive { .. }
             | Command::Attach { .. }
-            | Command::Grant { .. }
+            | Command::SetCredit { .. }
             | Command::Detach { .. }
             | Command::RenewLock { .. }
             | Command::Peek { .. }

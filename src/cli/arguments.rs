@@ -1,7 +1,7 @@
 //! Arguments that several commands share. Each names the unit or form that it expects in its error.
 
-use clap::{Args, ValueEnum};
-use peeklock::description::{Cleared, EntityStatus};
+use clap::Args;
+use peeklock::description::EntityStatus;
 use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
 
@@ -25,24 +25,6 @@ impl Source {
 
     pub const fn is_dead_letter(&self) -> bool {
         self.dead_letter
-    }
-}
-
-/// Property of a queue or subscription that may have no value.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Clearable {
-    ForwardTo,
-    ForwardDeadLetteredMessagesTo,
-    UserMetadata,
-}
-
-/// Properties whose values are removed.
-pub fn cleared(named: &[Clearable]) -> Cleared {
-    Cleared {
-        forward_to: named.contains(&Clearable::ForwardTo),
-        forward_dead_lettered_messages_to: named
-            .contains(&Clearable::ForwardDeadLetteredMessagesTo),
-        user_metadata: named.contains(&Clearable::UserMetadata),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Properties of entities as flags and as table rows, generated from the table of properties. The
 //! create, update and show commands share them, so a new property appears in all.
 
-use clap::builder::ValueParser;
+use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
-use peeklock::description::{Description, EntityStatus, Field, FieldKind, FieldValue};
+use peeklock::description::{Cleared, Description, EntityStatus, Field, FieldKind, FieldValue};
 use peeklock::limits::Limits;
 use peeklock::time::TimeSpan;
 
@@ -27,6 +27,20 @@ fn in_order<D: Description>() -> Vec<&'static Field<D>> {
     let mut fields: Vec<_> = D::FIELDS.iter().collect();
     fields.sort_unstable_by_key(|field| field.place);
     fields
+}
+
+/// Parser of the flag `--clear`: the names of the properties that may have no value.
+pub fn clearable<D: Description>() -> PossibleValuesParser {
+    let texts = in_order::<D>().into_iter().filter(|field| field.kind.is_text());
+    PossibleValuesParser::new(texts.map(|field| field.flag))
+}
+
+/// Properties named by `--clear`.
+pub fn cleared<D: Description>(named: &[String]) -> Cleared {
+    Cleared::of(|name| {
+        let mut fields = D::FIELDS.iter().filter(|field| named.iter().any(|it| it == field.flag));
+        fields.any(|field| field.name == name)
+    })
 }
 
 /// Whether [`Retries`] provides the flags of a field.

@@ -1,5 +1,5 @@
 //! Checks of incoming messages that queues and topics share. They are called in the order that
-//! SND-19 prescribes: see `Queue::admit` in `queue/send.rs`, and `topic/admit.rs`.
+//! SND-19 prescribes: see `Queue::admit` in `queue/send.rs`, and `topic/publish.rs`.
 
 use std::collections::BTreeSet;
 

@@ -191,7 +191,7 @@ pub enum Command {
     },
     /// Reports the result for each message of a list that this entity has handed over. Issued by
     /// the broker only. Answer: [`Outcome::Done`].
-    TransferOut {
+    EndTransfer {
         /// The list.
         list: ListNumber,
         /// Results, one per message in the order of the list; messages without a result are kept.
@@ -253,7 +253,7 @@ pub enum Command {
     /// the attach, so that grants and deliveries that cross on their way are not counted twice
     /// (AMQP 2.6.7: a limit is the receiver's delivery-count plus its link-credit). Answer:
     /// [`Outcome::Granted`]; for a drain, it follows the deliveries that the drain caused.
-    Grant {
+    SetCredit {
         /// The link.
         receiver: ReceiverId,
         /// Maximum number of messages delivered since the attach.

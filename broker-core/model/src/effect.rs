@@ -49,7 +49,7 @@ pub enum Effect {
         receiver: ReceiverId,
     },
     /// Messages leave for another entity. They are durable, and stay frozen until
-    /// [`crate::command::Command::TransferOut`] reports their results.
+    /// [`crate::command::Command::EndTransfer`] reports their results.
     HandOver(Box<HandOver>),
     /// The entity has been idle for its whole AutoDeleteOnIdle (TMP-07).
     IdleElapsed,

@@ -6,7 +6,7 @@
 //!   freezes a list ──HandOver──► contents ──TransferIn──► checks of a send
 //!     │  (in memory)                                      one batch: "arrived here" and "left there"
 //!     │                                                       │ durable
-//!   removes taken messages, ◄──TransferOut──── Admissions ◄───┘
+//!   removes taken messages, ◄──EndTransfer──── Admissions ◄───┘
 //!   refused ones to the TDLQ
 //! ```
 //!

@@ -152,7 +152,7 @@ fn of_command(command: &Command, is_by_operator: bool) -> Option<(AuditedAction,
         | Command::CancelReceive { .. }
         | Command::ReceiveDeferred { .. }
         | Command::Attach { .. }
-        | Command::Grant { .. }
+        | Command::SetCredit { .. }
         | Command::Detach { .. }
         | Command::Settle { .. }
         | Command::RenewLock { .. }
@@ -166,7 +166,7 @@ fn of_command(command: &Command, is_by_operator: bool) -> Option<(AuditedAction,
         | Command::Describe
         // Only brokers send them.
         | Command::TransferIn { .. }
-        | Command::TransferOut { .. }
+        | Command::EndTransfer { .. }
         | Command::TransferFromPeer { .. } => None,
     }
 }

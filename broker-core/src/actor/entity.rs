@@ -369,7 +369,7 @@ impl Handler<ListEnded> for EntityActor {
         let request = Request {
             ticket: Ticket(0),
             sub_queue: SubQueue::Main,
-            command: Command::TransferOut { list, departures },
+            command: Command::EndTransfer { list, departures },
             reply: Reply::without_receiver(),
         };
         self.ended.push_back(request);

@@ -29,7 +29,7 @@ pub(super) struct RequestGroup {
 impl RequestGroup {
     fn has_kind(&self, kind: StaleKind) -> bool {
         let first = self.requests.as_slice().first();
-        let is_list = first.is_some_and(|request| request.reply.claim().is_some());
+        let is_list = first.is_some_and(|request| request.reply.transfer_claim().is_some());
         is_list == (kind == StaleKind::Lists)
     }
 }

@@ -201,10 +201,10 @@ impl Action {
             Command::CancelScheduled { .. } => Self::CancelScheduled,
             Command::TransferFromPeer { .. } => Self::Forward,
             // Takes back all credit of a link.
-            Command::Grant { delivery_limit: 0, .. }
+            Command::SetCredit { delivery_limit: 0, .. }
             | Command::CancelReceive { .. }
             | Command::Detach { .. } => Self::End,
-            Command::Receive { .. } | Command::Attach { .. } | Command::Grant { .. } => {
+            Command::Receive { .. } | Command::Attach { .. } | Command::SetCredit { .. } => {
                 Self::Receive
             }
             Command::ReceiveDeferred { .. } => Self::ReceiveDeferred,
@@ -231,7 +231,7 @@ impl Action {
             Command::Check { operation } => Self::of_operation(operation),
             Command::Commit { .. } => Self::Commit,
             Command::Describe => Self::Describe,
-            Command::TransferIn { .. } | Command::TransferOut { .. } => Self::Internal,
+            Command::TransferIn { .. } | Command::EndTransfer { .. } => Self::Internal,
         }
     }
 

@@ -49,14 +49,14 @@ impl ViaGrant {
             Command::Send { .. }
             | Command::SendBatch { .. }
             | Command::TransferIn { .. }
-            | Command::TransferOut { .. }
+            | Command::EndTransfer { .. }
             | Command::TransferFromPeer { .. }
             | Command::CancelScheduled { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }
             | Command::ReceiveDeferred { .. }
             | Command::Attach { .. }
-            | Command::Grant { .. }
+            | Command::SetCredit { .. }
             | Command::Detach { .. }
             | Command::Settle { .. }
             | Command::RenewLock { .. }

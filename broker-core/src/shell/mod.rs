@@ -4,6 +4,12 @@
 //! It uses no actix, threads or clock: an actor is a thin driver of a shell, and the simulator is
 //! another. A shell sets the time, applies a list of commands, stages the changes in its tree, and
 //! releases effects by the rules of DESIGN D5.
+//!
+//! ```text
+//! run ──► take ──► carry_out ──┬─► take_send ──► apply_send ──┬─► apply ──► step: one atomic unit
+//!       long turn?             ├─► take_over_list ────────────┤
+//!                              └──────────────────────────────┘   then finish: deliveries, counters
+//! ```
 
 pub mod commit;
 pub mod load;
@@ -175,7 +181,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Returns the lists that the machine has handed over since the last call. The driver carries
-    /// each to its destination, and reports the result with [`Command::TransferOut`].
+    /// each to its destination, and reports the result with [`Command::EndTransfer`].
     pub fn take_outgoing(&mut self) -> Vec<HandOver<PinnedMessage>> {
         std::mem::take(&mut self.outgoing)
     }
@@ -368,8 +374,8 @@ impl<M: Machine> Shell<M> {
         if let Some(stored) = request.command.cost().stored {
             return self.take_send(request, stored, now, out, turn);
         }
-        if request.reply.claim().is_some() {
-            return self.take_list(request, now, out, turn);
+        if request.reply.transfer_claim().is_some() {
+            return self.take_over_list(request, now, out, turn);
         }
         self.apply(request, now, Reserved::Granted, out, turn).map(|_| ())
     }

@@ -1,4 +1,5 @@
-//! Sends that wait for room in the store (DESIGN D11).
+//! Sends that wait for room in the store (DESIGN D11), and lists from other entities, which wait at
+//! their source instead.
 //!
 //! ```text
 //!   send ──reserve──► granted ─────────────────────────► applied with the reservation
@@ -154,7 +155,7 @@ impl<M: Machine> Shell<M> {
         if self.parked.sends.is_empty() {
             let room = self.reserve(bytes, now);
             if room != Reserved::Busy {
-                return self.admit(request, bytes, room, now, out, turn);
+                return self.apply_send(request, bytes, room, now, out, turn);
             }
         }
         self.park(request, (stored, bytes), now, out, turn)
@@ -163,7 +164,7 @@ impl<M: Machine> Shell<M> {
     /// Takes a list from another entity. Its contents are already stored, but rules may add
     /// overlays to copies. If these may be large, so that rules were evaluated ahead, and the store
     /// is busy, the list is refused and offered again later. A full store accepts it (QUO-05).
-    pub(super) fn take_list(
+    pub(super) fn take_over_list(
         &mut self,
         request: Request,
         now: Timestamp,
@@ -178,7 +179,7 @@ impl<M: Machine> Shell<M> {
             return Ok(());
         }
         // A rebuilt source offers its messages again; a deleted one has none.
-        let guard = request.reply.claim().and_then(TransferClaim::claim);
+        let guard = request.reply.transfer_claim().and_then(TransferClaim::take_guard);
         let is_changed = match guard {
             Some(guard) => {
                 self.tree.borrow_mut().add_guard(guard);
@@ -228,7 +229,7 @@ impl<M: Machine> Shell<M> {
                 host.resume(holder);
             }
             if room != Reserved::Busy {
-                self.admit(request, bytes, room, now, out, turn)?;
+                self.apply_send(request, bytes, room, now, out, turn)?;
                 continue;
             }
             if let Some(request) = self.answer_without_room(request, now, out, turn)? {
@@ -289,7 +290,7 @@ impl<M: Machine> Shell<M> {
     }
 
     /// Applies a send with the answer of the store, and returns unused room.
-    fn admit(
+    fn apply_send(
         &mut self,
         request: Request,
         bytes: u64,

@@ -84,7 +84,7 @@ impl TransferClaims {
 impl TransferClaim {
     /// Claims the list for the destination that applies it now; `None` if its source has ended.
     #[must_use]
-    pub fn claim(&self) -> Option<TransferGuard> {
+    pub fn take_guard(&self) -> Option<TransferGuard> {
         let mut state = lock(&self.claims.state);
         if state.is_closed {
             return None;
@@ -170,11 +170,11 @@ mod tests {
     fn a_closed_source_is_clear_when_the_last_guard_is_back() {
         let claims = Arc::new(TransferClaims::default());
         let (first, second) = (claims.open(Box::new(|_| {})), claims.open(Box::new(|_| {})));
-        let guard = first.claim().unwrap();
+        let guard = first.take_guard().unwrap();
         let (clear, call) = counter();
         claims.close(Box::new(call));
         assert_eq!(clear.load(Ordering::Relaxed), 0);
-        assert!(second.claim().is_none());
+        assert!(second.take_guard().is_none());
         drop(guard);
         assert_eq!(clear.load(Ordering::Relaxed), 1);
     }
@@ -188,7 +188,7 @@ mod tests {
             assert!(matches!(end, Some(Ok(admissions)) if admissions.is_empty()));
             call();
         }));
-        let guard = claim.claim().unwrap();
+        let guard = claim.take_guard().unwrap();
         let result = Ok(Outcome::Admitted(Vec::new()));
         claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
         drop(claim);

@@ -197,7 +197,7 @@ async fn a_delivery_over_a_link_is_reported() {
     let line: Arc<dyn Outlet> = Arc::new(Line(line));
     let receiver = broker.receiver_id();
     let grant =
-        Command::Grant { receiver, delivery_limit: 10, byte_limit: u64::MAX, drain: Drain::No };
+        Command::SetCredit { receiver, delivery_limit: 10, byte_limit: u64::MAX, drain: Drain::No };
     let attach = Command::Attach { receiver, mode: ReceiveMode::PeekLock };
     let asked = [attach, grant].into_iter().zip(0..).map(|(command, correlation)| Request {
         ticket: broker.ticket(),

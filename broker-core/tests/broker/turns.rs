@@ -303,7 +303,7 @@ fn due_messages_beyond_a_turn_wait_for_a_long_turn() {
     let receiver = ReceiverId(1);
     world.ask(vec![
         Command::Attach { receiver, mode: ReceiveMode::PeekLock },
-        Command::Grant {
+        Command::SetCredit {
             receiver,
             delivery_limit: 9,
             byte_limit: 0,

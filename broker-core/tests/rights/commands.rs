@@ -52,10 +52,13 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
             Command::ReceiveDeferred { mode, sequences: source_of_locks, holder: None },
         ),
         ("attach", Command::Attach { receiver, mode }),
-        ("grant", Command::Grant { receiver, delivery_limit: 1, byte_limit: 1, drain: Drain::No }),
+        (
+            "grant",
+            Command::SetCredit { receiver, delivery_limit: 1, byte_limit: 1, drain: Drain::No },
+        ),
         (
             "grant nothing",
-            Command::Grant { receiver, delivery_limit: 0, byte_limit: 0, drain: Drain::No },
+            Command::SetCredit { receiver, delivery_limit: 0, byte_limit: 0, drain: Drain::No },
         ),
         ("detach", Command::Detach { receiver, end: LinkEnd::Orderly }),
         ("settle", Command::Settle { token, settlement: Settlement::Complete }),

@@ -39,7 +39,7 @@ async fn open(entity: &Entity, outlet: &Arc<dyn Outlet>, mail: &mut Mail) -> Rec
     let receiver = entity.broker().receiver_id();
     submit(entity, outlet, 1, Command::Attach { receiver, mode: ReceiveMode::PeekLock });
     let grant =
-        Command::Grant { receiver, delivery_limit: 10, byte_limit: 10_000, drain: Drain::No };
+        Command::SetCredit { receiver, delivery_limit: 10, byte_limit: 10_000, drain: Drain::No };
     submit(entity, outlet, 2, grant);
     for _ in 0..2 {
         match mail.recv().await.unwrap() {

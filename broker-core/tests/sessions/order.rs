@@ -121,7 +121,7 @@ fn a_link_gets_messages_of_its_session_by_credit() {
     }
     stand.accept(Some("a"), 1).unwrap();
     assert!(stand.delivered.is_empty());
-    let grant = |delivery_limit, drain| Command::Grant {
+    let grant = |delivery_limit, drain| Command::SetCredit {
         receiver: ReceiverId(1),
         delivery_limit,
         byte_limit: u64::MAX,

@@ -159,7 +159,7 @@ impl Auditor {
                 book.links.insert(*receiver, link);
                 self.receivers.insert(*receiver, entity);
             }
-            Command::Grant { receiver, delivery_limit, .. } => {
+            Command::SetCredit { receiver, delivery_limit, .. } => {
                 if let Some(link) = book.links.get_mut(receiver) {
                     link.delivery_limit = link.delivery_limit.max(*delivery_limit);
                 } else {
@@ -412,7 +412,7 @@ impl Auditor {
                 Command::Attach { .. } | Command::CancelReceive { .. } | Command::Check { .. },
                 Outcome::Done,
             )
-            | (Command::Grant { .. }, Outcome::Granted { .. }) => {}
+            | (Command::SetCredit { .. }, Outcome::Granted { .. }) => {}
             (command, outcome) => panic!("{command:?} is answered with {outcome:?}"),
         }
     }

@@ -372,7 +372,7 @@ impl Clients {
         link.delivery_limit += random.below(8);
         link.byte_limit += random.below(3_000);
         let drain = if random.one_in(3) { Drain::Yes } else { Drain::No };
-        let command = Command::Grant {
+        let command = Command::SetCredit {
             receiver: link.receiver,
             delivery_limit: link.delivery_limit,
             byte_limit: link.byte_limit,

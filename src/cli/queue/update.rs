@@ -4,9 +4,9 @@ use clap::Args;
 use peeklock::description::{QueueDescription, QueueUpdate};
 
 use super::super::Failure;
-use super::super::arguments::{Clearable, cleared, queue_of};
+use super::super::arguments::queue_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::properties::Properties;
+use super::super::properties::{Properties, clearable, cleared};
 use super::super::terminal::line;
 use super::show;
 
@@ -27,8 +27,8 @@ pub struct UpdateFlags {
     #[arg(value_parser = queue_of)]
     queue: String,
     /// Reset a property to no value, such as user-metadata; may be repeated
-    #[arg(long, value_name = "PROPERTY")]
-    clear: Vec<Clearable>,
+    #[arg(long, value_name = "PROPERTY", value_parser = clearable::<QueueDescription>())]
+    clear: Vec<String>,
     #[command(flatten)]
     properties: Properties<QueueDescription>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
             "nothing to change: give at least one property, such as --max-delivery-count 5",
         ));
     }
-    let cleared = cleared(&flags.clear);
+    let cleared = cleared::<QueueDescription>(&flags.clear);
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().change_queue(&flags.queue, update, cleared).await?;
         if flags.common.output == Output::Table {

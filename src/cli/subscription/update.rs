@@ -5,9 +5,9 @@ use peeklock::description::{SubscriptionDescription, SubscriptionUpdate};
 use peeklock::websocket::client::subscription_to_json;
 
 use super::super::Failure;
-use super::super::arguments::{Clearable, SubscriptionName, cleared};
+use super::super::arguments::SubscriptionName;
 use super::super::connect::{Common, Output, Patience};
-use super::super::properties::Properties;
+use super::super::properties::{Properties, clearable, cleared};
 use super::super::terminal::{line, object};
 
 pub const HELP: &str = concat!(
@@ -28,8 +28,8 @@ pub struct UpdateFlags {
     #[command(flatten)]
     of: SubscriptionName,
     /// Reset a property to no value, such as forward-to; may be repeated
-    #[arg(long, value_name = "PROPERTY")]
-    clear: Vec<Clearable>,
+    #[arg(long, value_name = "PROPERTY", value_parser = clearable::<SubscriptionDescription>())]
+    clear: Vec<String>,
     #[command(flatten)]
     properties: Properties<SubscriptionDescription>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
              filters with `peeklock rule`",
         ));
     }
-    let cleared = cleared(&flags.clear);
+    let cleared = cleared::<SubscriptionDescription>(&flags.clear);
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let described = admin.change_subscription(&flags.of.path(), update, cleared).await?;

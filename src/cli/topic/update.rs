@@ -1,13 +1,13 @@
 //! `peeklock topic update`: changes properties of a topic.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use peeklock::description::{TopicDescription, TopicUpdate};
-use peeklock::websocket::client::{Cleared, topic_to_json};
+use peeklock::websocket::client::topic_to_json;
 
 use super::super::Failure;
 use super::super::arguments::topic_of;
 use super::super::connect::{Common, Output, Patience};
-use super::super::properties::Properties;
+use super::super::properties::{Properties, clearable, cleared};
 use super::super::terminal::{line, object};
 
 pub const HELP: &str = concat!(
@@ -26,18 +26,13 @@ pub struct UpdateFlags {
     /// Topic, such as `orders`
     #[arg(value_parser = topic_of)]
     topic: String,
-    /// Reset a property to no value, such as user-metadata
-    #[arg(long, value_name = "PROPERTY")]
-    clear: Vec<Clearable>,
+    /// Reset a property to no value, such as user-metadata; may be repeated
+    #[arg(long, value_name = "PROPERTY", value_parser = clearable::<TopicDescription>())]
+    clear: Vec<String>,
     #[command(flatten)]
     properties: Properties<TopicDescription>,
     #[command(flatten)]
     common: Common,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Clearable {
-    UserMetadata,
 }
 
 pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
@@ -47,8 +42,7 @@ pub fn run(flags: &UpdateFlags) -> Result<(), Failure> {
             "nothing to change: give at least one property, such as --ttl 1h",
         ));
     }
-    let user_metadata = flags.clear.contains(&Clearable::UserMetadata);
-    let cleared = Cleared { user_metadata, ..Cleared::default() };
+    let cleared = cleared::<TopicDescription>(&flags.clear);
     flags.common.run(Patience::Limited, async |session| {
         let described = session.client.admin().change_topic(&flags.topic, update, cleared).await?;
         if flags.common.output == Output::Table {

@@ -341,7 +341,8 @@ impl MailSizes {
 }
 
 /// Loads the contents that are in memory and lists the others in `fetches`. Returns the number of
-/// the others.
+/// the others. The cache is asked again here, because a delivery may have waited since it was
+/// pinned.
 fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch>) -> usize {
     let mut missing = 0;
     for (part, content) in contents(released) {

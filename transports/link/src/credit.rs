@@ -20,9 +20,9 @@ pub struct ReceiverFlow {
     pub(crate) draining: bool,
 }
 
-/// Limits to send to the entity.
+/// Credit of a receiver, to send to the entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct CreditLimits {
     /// Total number of messages that the entity may deliver since the attach.
     pub delivery_limit: u64,
     /// Total bytes that the entity may deliver since the attach.
@@ -51,7 +51,7 @@ impl ReceiverFlow {
     /// Returns limits to send to the entity. Returns `None` during a drain, and if a command is not
     /// worthwhile: the delivery limit is unchanged, and less than half of the window is free for
     /// more bytes.
-    pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<Limits> {
+    pub(crate) fn new_limits(&mut self, up_to: u64, window_bytes: u64) -> Option<CreditLimits> {
         if self.draining {
             return None;
         }
@@ -63,13 +63,13 @@ impl ReceiverFlow {
         }
         self.delivery_limit = delivery_limit;
         self.byte_limit = self.byte_limit.max(byte_limit);
-        Some(Limits { delivery_limit, byte_limit: self.byte_limit, drain: Drain::No })
+        Some(CreditLimits { delivery_limit, byte_limit: self.byte_limit, drain: Drain::No })
     }
 
     /// Starts a drain; returns its limits.
-    pub(crate) const fn drain(&mut self) -> Limits {
+    pub(crate) const fn drain(&mut self) -> CreditLimits {
         self.draining = true;
-        Limits {
+        CreditLimits {
             delivery_limit: self.delivery_limit,
             byte_limit: self.byte_limit,
             drain: Drain::Yes,

@@ -1,7 +1,7 @@
 //! The engine of a connection: the data, the steps and the loop that are alike in all protocols
-//! with links. A protocol decodes requests, encodes events, and closes ([`Protocol`], [`Serve`]).
+//! with links. A protocol decodes requests, encodes events, and closes ([`Protocol`], [`ConnectionLoop`]).
 //!
-//! The loop, [`Serve::serve`]; each turn does everything that waits for nothing, then waits for the
+//! The loop, [`ConnectionLoop::serve`]; each turn does everything that waits for nothing, then waits for the
 //! next:
 //!
 //! ```text
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Every phase may end early: the client disconnects, the listener stops, or another client needs
-//! the place. A stop ([`Turn::Stop`]) changes no phase: deliveries stop, and requests continue
+//! the place. A stop ([`NextStep::Stop`]) changes no phase: deliveries stop, and requests continue
 //! until the deadline.
 
 use std::future::{Future, poll_fn};
@@ -419,7 +419,7 @@ impl<P: Protocol> Engine<P> {
 }
 
 /// Next step of a connection.
-pub enum Turn<P: Serve<S>, S: Send> {
+pub enum NextStep<P: ConnectionLoop<S>, S: Send> {
     /// Another client needs its place.
     PlaceNeeded,
     /// The stop of the listener has begun, with this grace.
@@ -443,10 +443,10 @@ pub enum Turn<P: Serve<S>, S: Send> {
 }
 
 /// The next turn, once there is one.
-pub type NextTurn<P, S> = Poll<Turn<P, S>>;
+pub type NextStepPoll<P, S> = Poll<NextStep<P, S>>;
 
 /// Protocol on a socket.
-pub trait Serve<S: Send>: Protocol {
+pub trait ConnectionLoop<S: Send>: Protocol {
     /// Turns that only this protocol has.
     type Own: Send;
     /// Reason for the end of a connection.
@@ -459,7 +459,7 @@ pub trait Serve<S: Send>: Protocol {
     fn advance(&mut self) -> impl Future<Output = Result<(), Self::End>> + Send;
 
     /// Ready with a turn of the protocol that comes before mail.
-    fn poll_own(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S>;
+    fn poll_own(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextStepPoll<Self, S>;
 
     /// Whether there is mail that can be taken, or something to encode.
     fn has_mail(&mut self, context: &mut Context<'_>) -> bool;
@@ -473,8 +473,11 @@ pub trait Serve<S: Send>: Protocol {
     }
 
     /// Reads from the socket; none if nothing may be read.
-    fn poll_read(&mut self, socket: &mut S, context: &mut Context<'_>)
-    -> Option<NextTurn<Self, S>>;
+    fn poll_read(
+        &mut self,
+        socket: &mut S,
+        context: &mut Context<'_>,
+    ) -> Option<NextStepPoll<Self, S>>;
 
     /// Whether the client's end has arrived at the socket behind unread bytes.
     fn has_ended(socket: &S) -> bool;
@@ -488,7 +491,7 @@ pub trait Serve<S: Send>: Protocol {
     /// The end of the connection.
     fn take(
         &mut self,
-        turn: Turn<Self, S>,
+        turn: NextStep<Self, S>,
         socket: &mut S,
     ) -> impl Future<Output = Result<(), Self::End>> + Send;
 
@@ -501,7 +504,7 @@ pub trait Serve<S: Send>: Protocol {
                 }
                 let turn = match self.mark_idle() {
                     true => poll_fn(|context| self.poll_turn(socket, context)).await,
-                    false => Turn::PlaceNeeded,
+                    false => NextStep::PlaceNeeded,
                 };
                 if let Err(end) = self.take(turn, socket).await {
                     return end;
@@ -513,28 +516,28 @@ pub trait Serve<S: Send>: Protocol {
     /// Ready with the next turn. Turns without a socket come first: a client that sends without
     /// pause does not keep its place by that. Requests are read last, and only if there is room for
     /// their answers.
-    fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
+    fn poll_turn(&mut self, socket: &mut S, context: &mut Context<'_>) -> NextStepPoll<Self, S> {
         let engine = self.engine();
         if engine.place.poll_evicted(context).is_ready() {
-            return Poll::Ready(Turn::PlaceNeeded);
+            return Poll::Ready(NextStep::PlaceNeeded);
         }
         if let Poll::Ready(grace) = engine.poll_stop(context) {
-            return Poll::Ready(grace.map_or(Turn::Deadline, Turn::Stop));
+            return Poll::Ready(grace.map_or(NextStep::Deadline, NextStep::Stop));
         }
         if let Poll::Ready(turn) = self.poll_own(socket, context) {
             return Poll::Ready(turn);
         }
         if self.has_mail(context) {
-            return Poll::Ready(Turn::Mail);
+            return Poll::Ready(NextStep::Mail);
         }
         if let Poll::Ready(end) = self.poll_slow(socket, context) {
-            return Poll::Ready(Turn::End(end));
+            return Poll::Ready(NextStep::End(end));
         }
         if let Some(requests) = self.take_held() {
-            return Poll::Ready(Turn::Room(requests));
+            return Poll::Ready(NextStep::Room(requests));
         }
         if let Poll::Ready((request, permit)) = self.engine().poll_permit(context) {
-            return Poll::Ready(Turn::Permit(request, permit));
+            return Poll::Ready(NextStep::Permit(request, permit));
         }
         let read = self.poll_read(socket, context);
         let engine = self.engine();
@@ -550,10 +553,10 @@ pub trait Serve<S: Send>: Protocol {
             None => {
                 let has_ended = || Self::has_ended(socket);
                 if engine.lookout.poll(has_ended, context).is_ready() {
-                    return Poll::Ready(Turn::Disconnected);
+                    return Poll::Ready(NextStep::Disconnected);
                 }
             }
         }
-        self.poll_timer(context).map(|()| Turn::Tick)
+        self.poll_timer(context).map(|()| NextStep::Tick)
     }
 }

@@ -44,7 +44,7 @@ pub use arrivals::{Arrivals, Mailbox};
 pub use background::{
     BackgroundWork, FinishedWork, LONG_MAX, ResultSize, RunningWork, StartWork, WORKING_MAX,
 };
-pub use engine::{Engine, NextTurn, Phase, Protocol, Serve, Turn};
+pub use engine::{ConnectionLoop, Engine, NextStep, NextStepPoll, Phase, Protocol};
 pub use link::{Link, MessageSource, PendingClose};
 pub use links::{Event, Handle, Issuer, Links, numbered_bytes};
 pub use peeklock_core::inspect::LinkRole;

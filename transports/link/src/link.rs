@@ -9,7 +9,7 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::Watch;
 
-use crate::credit::{CreditBounds, Limits, ReceiverFlow};
+use crate::credit::{CreditBounds, CreditLimits, ReceiverFlow};
 
 /// Link of a connection to an entity or sub-queue.
 pub struct Link<E> {
@@ -158,13 +158,13 @@ impl<E> Link<E> {
         }
     }
 
-    /// Limits to send to the entity, unless they differ too little from the last ones
+    /// CreditLimits to send to the entity, unless they differ too little from the last ones
     /// ([`ReceiverFlow::new_limits`]) or the link has no flow.
     pub(crate) fn new_limits(
         &mut self,
         bounds: CreditBounds,
         unsettled_count: u32,
-    ) -> Option<Limits> {
+    ) -> Option<CreditLimits> {
         let room = bounds.unsettled_max.saturating_sub(unsettled_count);
         let up_to = if bounds.paused || self.closing.is_some() {
             self.last
@@ -186,15 +186,15 @@ impl<E> Link<E> {
 
 impl<E> Link<E> {
     /// Command that sends a message to the entity, or via it to the link's destination.
-    pub fn send(&self, message: InboundMessage) -> Command {
+    pub fn send_command(&self, message: InboundMessage) -> Command {
         match &self.destination {
             None => Command::Send { message },
-            Some(_) => self.send_batch(vec![message]),
+            Some(_) => self.batch_command(vec![message]),
         }
     }
 
     /// Command that sends a batch; either all of its messages are stored or none.
-    pub fn send_batch(&self, messages: Vec<InboundMessage>) -> Command {
+    pub fn batch_command(&self, messages: Vec<InboundMessage>) -> Command {
         match &self.destination {
             None => Command::SendBatch { messages },
             Some(destination) => {

@@ -42,8 +42,8 @@ use crate::pending::{PendingRequest, PendingTable, slot_and_index};
 use crate::unsettled::{DeliveryPosition, Unsettled};
 
 /// Answer that a request awaits. Requests of the transport itself are
-/// [`PendingAnswer::OfTransport`].
-pub(crate) enum PendingAnswer<T> {
+/// [`LinkAnswer::OfTransport`].
+pub(crate) enum LinkAnswer<T> {
     /// An answer that the client does not receive.
     Ignored,
     /// The receiver is attached.
@@ -77,7 +77,7 @@ pub struct Links<G: Issuer, T> {
     receiver_count: u64,
     /// Deliveries that are not settled.
     pub unsettled: Unsettled,
-    pending: PendingTable<PendingAnswer<T>>,
+    pending: PendingTable<LinkAnswer<T>>,
     /// Waiting requests by the id that the client gave them, each with its ticket and link.
     waits: HashMap<u32, (Ticket, u32)>,
     /// Commands that were not submitted yet, by link.
@@ -221,7 +221,7 @@ impl<G: Issuer, T> Links<G, T> {
     /// Removes a delivery that is settled or whose lock has ended. The caller may then raise the
     /// limits of its link.
     pub fn remove_settled(&mut self, token: LockToken) -> Option<DeliveryPosition> {
-        self.unsettled.settled(token)
+        self.unsettled.remove(token)
     }
 
     /// Turns an answer or delivery of an entity into an event. All its contents that can be read
@@ -234,9 +234,7 @@ impl<G: Issuer, T> Links<G, T> {
             Released::Answer { correlation, result } => {
                 let (slot, index) = slot_and_index(correlation);
                 match self.pending.get(slot).map(|pending| &pending.expect) {
-                    Some(PendingAnswer::OfTransport { .. }) => {
-                        Event::Answer { slot, index, result }
-                    }
+                    Some(LinkAnswer::OfTransport { .. }) => Event::Answer { slot, index, result },
                     Some(_) => self.answer(slot, result),
                     None => Event::Nothing,
                 }
@@ -249,24 +247,24 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(pending) = self.pending.remove(slot) else { return Event::Nothing };
         let PendingRequest { id, link: number, path, expect, permit: _ } = pending;
         match expect {
-            PendingAnswer::Ignored | PendingAnswer::OfTransport { .. } => Event::Nothing,
-            PendingAnswer::Quiet => {
+            LinkAnswer::Ignored | LinkAnswer::OfTransport { .. } => Event::Nothing,
+            LinkAnswer::Quiet => {
                 // A link that is not being closed is only stopped: the whole connection ends.
                 if self.links.get(&number).is_some_and(|link| link.closing.is_some()) {
                     self.detach_stopped(number);
                 }
                 Event::Nothing
             }
-            PendingAnswer::Detached => {
+            LinkAnswer::Detached => {
                 self.remove(number);
                 Event::Done { id, path, result: result.map(|_| ()) }
             }
-            PendingAnswer::Attached => self.attached(id, number, path, result),
-            PendingAnswer::Drained => self.drained(id, number, path, result),
-            PendingAnswer::Messages(reservation) => {
+            LinkAnswer::Attached => self.attached(id, number, path, result),
+            LinkAnswer::Drained => self.drained(id, number, path, result),
+            LinkAnswer::Messages(reservation) => {
                 self.received(id, number, reservation, path, result)
             }
-            PendingAnswer::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
+            LinkAnswer::Accepted(up_to) => self.accepted(id, number, up_to, path, result),
         }
     }
 }
@@ -286,7 +284,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect(id, number, PendingAnswer::OfTransport { asked, deletes: false }, permit)
+        self.expect(id, number, LinkAnswer::OfTransport { asked, deletes: false }, permit)
     }
 
     /// Adds a request of the transport that belongs to no link; returns its slot.
@@ -297,7 +295,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, deletes: false })
+        self.expect_of(path, id, permit, LinkAnswer::OfTransport { asked, deletes: false })
     }
 
     /// Adds a request of the transport for one receive-and-delete command; returns its slot. The
@@ -310,7 +308,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
         asked: T,
     ) -> usize {
-        self.expect_of(path, id, permit, PendingAnswer::OfTransport { asked, deletes: true })
+        self.expect_of(path, id, permit, LinkAnswer::OfTransport { asked, deletes: true })
     }
 
     fn expect_of(
@@ -318,7 +316,7 @@ impl<G: Issuer, T> Links<G, T> {
         path: Arc<str>,
         id: u32,
         permit: Option<Arc<Permit>>,
-        expect: PendingAnswer<T>,
+        expect: LinkAnswer<T>,
     ) -> usize {
         self.pending.insert(PendingRequest { id, link: u32::MAX, path, expect, permit })
     }
@@ -327,7 +325,7 @@ impl<G: Issuer, T> Links<G, T> {
     pub fn request_mut(&mut self, slot: usize) -> Option<(u32, Arc<str>, &mut T)> {
         let PendingRequest { id, path, expect, .. } = self.pending.get_mut(slot)?;
         match expect {
-            PendingAnswer::OfTransport { asked, .. } => Some((*id, Arc::clone(path), asked)),
+            LinkAnswer::OfTransport { asked, .. } => Some((*id, Arc::clone(path), asked)),
             _ => None,
         }
     }
@@ -336,7 +334,7 @@ impl<G: Issuer, T> Links<G, T> {
     pub fn remove_request(&mut self, slot: usize) -> Option<PendingRequest<T>> {
         let PendingRequest { id, link, path, expect, permit } = self.pending.remove(slot)?;
         match expect {
-            PendingAnswer::OfTransport { asked, .. } => {
+            LinkAnswer::OfTransport { asked, .. } => {
                 Some(PendingRequest { id, link, path, expect: asked, permit })
             }
             _ => None,
@@ -357,8 +355,8 @@ impl<G: Issuer, T> Links<G, T> {
 
     /// Adds a command to the group of its link under a ticket that was reserved before.
     pub fn submit_as(&mut self, number: u32, ticket: Ticket, command: Command, correlation: u64) {
-        // If the link is gone, dropping the reply answers the request, so that the client does not
-        // wait forever.
+        // The permit stays with the pending request, not with the reply. If the link is gone,
+        // dropping the reply answers the request, so that the client does not wait forever.
         let reply = Reply::new(Arc::clone(&self.outlet), correlation, None);
         let Some(link) = self.links.get(&number) else { return };
         let request = Request { ticket, sub_queue: link.entity.sub_queue(), command, reply };
@@ -401,7 +399,7 @@ impl<G: Issuer, T> Links<G, T> {
         &mut self,
         id: u32,
         number: u32,
-        expect: PendingAnswer<T>,
+        expect: LinkAnswer<T>,
         permit: Option<Arc<Permit>>,
     ) -> usize {
         let path = match self.links.get(&number) {

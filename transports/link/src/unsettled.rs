@@ -86,7 +86,7 @@ impl Unsettled {
     }
 
     /// Removes the delivery with this lock token; returns its position.
-    pub fn settled(&mut self, token: LockToken) -> Option<DeliveryPosition> {
+    pub fn remove(&mut self, token: LockToken) -> Option<DeliveryPosition> {
         let held = self.by_lock.remove(&token)?;
         if let Some(of_link) = self.by_link.get_mut(&held.link) {
             of_link.remove(&held.number);

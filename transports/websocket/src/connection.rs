@@ -5,7 +5,7 @@
 //! before they go to the entities, and writes the results once per wake-up. While the socket
 //! accepts no bytes, nothing is encoded; while there is no permit, nothing is read (DESIGN D6).
 //!
-//! `open` begins and resumes, `serve` has the loop, `inbound` pays for a frame and carries out
+//! `open` begins and resumes, `serve` has the turns of the loop in `peeklock_link::engine`, `inbound` pays for a frame and carries out
 //! its requests, `background` runs long ones in the background, `outbound` writes, `stall` detects a
 //! client that does not read, and `place` gets a slot.
 
@@ -27,7 +27,7 @@ use peeklock_core::admission::{ClientPace, Permit};
 use peeklock_core::command::LinkEnd;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::transaction::TransactionId;
-use peeklock_link::{Engine, Serve as _};
+use peeklock_link::{ConnectionLoop as _, Engine};
 use peeklock_listen::websocket::Pongs;
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};

@@ -9,6 +9,7 @@ use super::Queue;
 use super::settle::overlay_bytes;
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{LAST_ERROR_PROPERTY, bounded_error};
+use crate::condition::Condition;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -98,6 +99,43 @@ impl Queue {
         );
     }
 
+    /// Moves a message into the queue for messages that cannot be forwarded (FWD-16, FWD-18).
+    pub(super) fn dead_letter_transfer(
+        &mut self,
+        sequence: SequenceNumber,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let delivery_count = slot.delivery_count;
+        self.dead_letter_counted(sequence, delivery_count, reason, description, ctx, step);
+    }
+
+    /// As [`Queue::dead_letter_transfer`], with a new delivery count.
+    pub(super) fn dead_letter_counted(
+        &mut self,
+        sequence: SequenceNumber,
+        delivery_count: u32,
+        reason: &str,
+        description: &str,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
+        let verdict = verdict(reason, description);
+        step.bytes_added += overlay_bytes(verdict.as_ref());
+        let change = Change::DeadLettered {
+            sequence,
+            into: self.config.forwarding.failures_into,
+            delivery_count,
+            properties: None,
+            verdict,
+            cause: cause_of(reason),
+        };
+        self.change(change, Durability::Sync, ctx, step);
+    }
+
     #[expect(clippy::too_many_arguments, reason = "each is one field of the change")]
     fn dead_letter_by_broker(
         &mut self,
@@ -122,7 +160,15 @@ impl Queue {
     }
 }
 
+/// Returns the cause that the metrics count.
+fn cause_of(reason: &str) -> DeadLetterCause {
+    if reason == Condition::MaxTransferCopiesExceeded.reason_code() {
+        return DeadLetterCause::CopyCount;
+    }
+    DeadLetterCause::Forwarding
+}
+
 /// Returns the two properties with the reason (DLQ-14). Texts of this length always fit.
-pub(super) fn verdict(reason: &str, description: &str) -> Option<Overlay> {
+fn verdict(reason: &str, description: &str) -> Option<Overlay> {
     Overlay::dead_letter(Some(reason), Some(description), &[]).ok()
 }

@@ -41,7 +41,6 @@ mod expire;
 mod facts;
 mod idle;
 mod inspect;
-mod intake;
 mod invariant;
 mod location;
 mod lock;
@@ -327,7 +326,7 @@ impl Machine for Queue {
             Command::TransferIn { messages, when_full } => {
                 Ok(self.transfer_in(messages, when_full, ctx, step))
             }
-            Command::TransferOut { list, departures } => {
+            Command::EndTransfer { list, departures } => {
                 Ok(self.transfer_out(list, departures, ctx, step))
             }
             Command::TransferFromPeer { source, messages } => {
@@ -353,7 +352,7 @@ impl Machine for Queue {
                 self.receive_deferred(sub_queue, mode, &sequences, holder, ctx, step)
             }
             Command::Attach { receiver, mode } => self.attach(sub_queue, receiver, mode, ctx),
-            Command::Grant { receiver, delivery_limit, byte_limit, drain } => {
+            Command::SetCredit { receiver, delivery_limit, byte_limit, drain } => {
                 let limits = LinkLimits { delivery_limit, byte_limit, drain };
                 self.grant(ticket, receiver, limits, ctx, step)
             }

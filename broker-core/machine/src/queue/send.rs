@@ -1,5 +1,6 @@
 //! Send: the admission checks in the order of SND-19, then a number and a slot for each message.
-//! `queue/mod.rs` calls it. A batch is accepted whole or not at all.
+//! `queue/mod.rs` calls it. A batch is accepted whole or not at all. At the end, the quota, status
+//! and duplicate detection of a queue, for sends and transfers (DUP-02, SND-24).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,14 +9,16 @@ use super::Queue;
 use crate::change::{Change, Durability};
 use crate::command::{InboundMessage, Outcome};
 use crate::condition::Condition;
+use crate::description::EntityStatus;
 use crate::duplicate_history::DuplicateHistory;
 use crate::effect::Answer;
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
-use crate::intake::Intake;
+use crate::intake::{Intake, Quota};
 use crate::path::SubQueue;
+use crate::peers::Peers;
 use crate::slot::{Marks, Slot, SlotState};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, StepOutput, intake};
 
 impl Queue {
@@ -246,5 +249,55 @@ impl Queue {
             Some(_) => enqueued_at.plus(own),
             None => enqueued_at.plus(own.min(self.description.default_message_time_to_live)),
         }
+    }
+}
+
+impl Intake for Queue {
+    fn quota(&self) -> Quota<'_> {
+        let (kind, path) = self.quota_of();
+        let bytes_max = self.description.max_size_in_megabytes.saturating_mul(1_024 * 1_024);
+        Quota { kind, path, bytes_max }
+    }
+
+    fn status(&self) -> EntityStatus {
+        self.description.status
+    }
+
+    fn name(&self) -> &str {
+        self.path()
+    }
+
+    fn history(&self) -> Option<&DuplicateHistory> {
+        self.duplicates.as_deref()
+    }
+
+    fn history_mut(&mut self) -> Option<&mut DuplicateHistory> {
+        self.duplicates.as_deref_mut()
+    }
+
+    fn window(&self) -> TimeSpan {
+        self.description.duplicate_detection_history_time_window
+    }
+
+    fn is_scheduled(&self, sequence: SequenceNumber) -> bool {
+        self.slots.get(sequence).is_some_and(|slot| slot.state == SlotState::Scheduled)
+    }
+
+    fn is_cancellable(&self, sequence: SequenceNumber) -> bool {
+        self.is_durably_scheduled(sequence)
+    }
+
+    fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    fn apply_change(
+        &mut self,
+        change: Change,
+        durability: Durability,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
+        self.change(change, durability, ctx, step);
     }
 }

@@ -219,7 +219,7 @@ fn an_update_looks_at_no_message() {
     stand.receive(SubQueue::Main, 1, 1);
     assert!(stand.looks <= 2 * LOOKS_MAX, "{}", stand.looks);
     stand.ask(Command::Attach { receiver: ReceiverId(2), mode: ReceiveMode::PeekLock });
-    stand.ask(Command::Grant {
+    stand.ask(Command::SetCredit {
         receiver: ReceiverId(2),
         delivery_limit: 2_000,
         byte_limit: u64::MAX,
@@ -245,7 +245,8 @@ fn message_enqueued_after_clock_setback_expires_at_its_time() {
     stand.send(2, |_| {});
     stand.ask(Command::Attach { receiver: ReceiverId(2), mode: ReceiveMode::PeekLock });
     let drain = crate::command::Drain::No;
-    let grant = Command::Grant { receiver: ReceiverId(2), delivery_limit: 9, byte_limit: 0, drain };
+    let grant =
+        Command::SetCredit { receiver: ReceiverId(2), delivery_limit: 9, byte_limit: 0, drain };
     stand.ask(grant);
     assert_eq!(stand.queue.counts().active, 3);
     stand.now = later.plus(TimeSpan::from_seconds(11));
@@ -476,7 +477,7 @@ fn demand_is_served_in_slices() {
         stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
     }
     let grants: Vec<Command> = (0..4)
-        .map(|receiver| Command::Grant {
+        .map(|receiver| Command::SetCredit {
             receiver: ReceiverId(receiver),
             delivery_limit: 2_000,
             byte_limit: u64::MAX,

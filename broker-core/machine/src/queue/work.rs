@@ -46,7 +46,7 @@ impl Queue {
             // In addition, the message is remembered, and another source may be forgotten for it.
             Command::TransferFromPeer { messages, .. } => 4 * messages.len() as u64,
             // Within the broker the destination removes the overlays here.
-            Command::TransferOut { departures, .. } => {
+            Command::EndTransfer { departures, .. } => {
                 let delivered = departures.iter().filter(|one| matches!(one, Departure::Delivered));
                 departures.len() as u64 + overlay_bound(delivered.count() as u64)
             }
@@ -76,7 +76,7 @@ impl Queue {
                 | SessionCommand::SetState { .. } => 1,
             },
             // An unfinished drain is completed first.
-            Command::Grant { receiver, .. } => {
+            Command::SetCredit { receiver, .. } => {
                 match self.link(*receiver).is_some_and(|link| link.drain.is_some()) {
                     true => {
                         let count = existing((COMMAND_MOVES_MAX + SERVED_PER_STEP) as u64);

@@ -2,9 +2,8 @@
 //! of a transfer, and its records at the source are deleted in the same batch (FWD-09, FND-03).
 
 use super::Topic;
-use super::admit::{AdmissionPlan, refuse_excess, refuse_large_step};
 use super::copies::{InheritedProperties, StagedCopies};
-use super::publish::Journey;
+use super::publish::{AdmissionPlan, Journey, refuse_excess, refuse_large_step};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;

@@ -20,7 +20,6 @@
 //! `records` converts changes to records and back.
 
 mod act;
-mod admit;
 mod ahead;
 mod arrive;
 mod copies;
@@ -370,7 +369,7 @@ impl Machine for Topic {
             Command::Receive { .. }
             | Command::ReceiveDeferred { .. }
             | Command::Attach { .. }
-            | Command::Grant { .. }
+            | Command::SetCredit { .. }
             | Command::Settle { .. }
             | Command::RenewLock { .. }
             | Command::AcceptSession { .. }
@@ -384,7 +383,7 @@ impl Machine for Topic {
             | Command::OfOperator(_)
             // The outbox handles these two in any sub-queue.
             | Command::SendVia { .. }
-            | Command::TransferOut { .. } => Err(self.refuse_receiving()),
+            | Command::EndTransfer { .. } => Err(self.refuse_receiving()),
         };
         self.ahead = None;
         result

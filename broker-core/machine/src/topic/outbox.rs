@@ -37,7 +37,7 @@ impl Topic {
             SubQueue::DeadLetter => false,
             SubQueue::Main => {
                 // Receivers of the transfer dead-letter queue end with the last two commands.
-                matches!(command, Command::SendVia { .. } | Command::TransferOut { .. })
+                matches!(command, Command::SendVia { .. } | Command::EndTransfer { .. })
                     || (self.outbox.is_some()
                         && matches!(
                             command,

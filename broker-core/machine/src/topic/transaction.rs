@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::Topic;
-use super::admit::AdmissionPlan;
-use super::publish::Journey;
+use super::publish::{AdmissionPlan, Journey};
 use crate::command::{InboundMessage, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;

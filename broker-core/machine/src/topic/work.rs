@@ -68,12 +68,12 @@ impl<'c> CommandKind<'c> {
             }) => Self::ListRules { subscription: *subscription, skip: *skip, top: *top },
             Command::Inspect(inquiry) => Self::Inspect(inquiry),
             Command::OfTopic(_) | Command::Describe => Self::SingleStep,
-            Command::TransferOut { .. }
+            Command::EndTransfer { .. }
             | Command::Receive { .. }
             | Command::CancelReceive { .. }
             | Command::ReceiveDeferred { .. }
             | Command::Attach { .. }
-            | Command::Grant { .. }
+            | Command::SetCredit { .. }
             | Command::Detach { .. }
             | Command::Settle { .. }
             | Command::RenewLock { .. }

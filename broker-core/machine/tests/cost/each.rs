@@ -37,14 +37,14 @@ fn name(command: &Command) -> &'static str {
         Command::SendBatch { .. } => "SendBatch",
         Command::SendVia { .. } => "SendVia",
         Command::TransferIn { .. } => "TransferIn",
-        Command::TransferOut { .. } => "TransferOut",
+        Command::EndTransfer { .. } => "EndTransfer",
         Command::TransferFromPeer { .. } => "TransferFromPeer",
         Command::CancelScheduled { .. } => "CancelScheduled",
         Command::Receive { .. } => "Receive",
         Command::CancelReceive { .. } => "CancelReceive",
         Command::ReceiveDeferred { .. } => "ReceiveDeferred",
         Command::Attach { .. } => "Attach",
-        Command::Grant { .. } => "Grant",
+        Command::SetCredit { .. } => "SetCredit",
         Command::Detach { .. } => "Detach",
         Command::Settle { .. } => "Settle",
         Command::RenewLock { .. } => "RenewLock",
@@ -98,14 +98,14 @@ const NAMES: [&str; 49] = [
     "SendBatch",
     "SendVia",
     "TransferIn",
-    "TransferOut",
+    "EndTransfer",
     "TransferFromPeer",
     "CancelScheduled",
     "Receive",
     "CancelReceive",
     "ReceiveDeferred",
     "Attach",
-    "Grant",
+    "SetCredit",
     "Detach",
     "Settle",
     "RenewLock",
@@ -197,7 +197,7 @@ fn counted(command: &Command) -> (u64, u64) {
         Command::TransferFromPeer { messages, .. } => {
             (messages.len() as u64, messages.iter().map(|it| message(&it.message)).sum())
         }
-        Command::TransferOut { departures, .. } => (departures.len() as u64, 0),
+        Command::EndTransfer { departures, .. } => (departures.len() as u64, 0),
         Command::CancelScheduled { sequences }
         | Command::ReceiveDeferred { sequences, .. }
         | Command::InSession { command: SessionCommand::ReceiveDeferred { sequences }, .. }

@@ -132,7 +132,7 @@ impl Command {
                 bytes: messages.iter().map(|arrival| size(&arrival.message)).sum(),
                 ..Cost::of_count(messages.len())
             },
-            Self::TransferOut { departures, .. } => Cost::of_count(departures.len()),
+            Self::EndTransfer { departures, .. } => Cost::of_count(departures.len()),
             Self::CancelScheduled { sequences } | Self::ReceiveDeferred { sequences, .. } => {
                 Cost::of_count(sequences.len())
             }
@@ -170,7 +170,7 @@ impl Command {
             Self::Receive { .. }
             | Self::CancelReceive { .. }
             | Self::Attach { .. }
-            | Self::Grant { .. }
+            | Self::SetCredit { .. }
             | Self::Detach { .. }
             | Self::RenewLock { .. }
             | Self::AcceptSession { .. }
@@ -190,7 +190,7 @@ impl Command {
     #[must_use]
     pub const fn is_internal(&self) -> bool {
         match self {
-            Self::TransferIn { .. } | Self::TransferOut { .. } => true,
+            Self::TransferIn { .. } | Self::EndTransfer { .. } => true,
             Self::OfTopic(command) => match command {
                 TopicCommand::CreateSubscription { .. }
                 | TopicCommand::RemoveSubscription { .. } => true,
@@ -229,7 +229,7 @@ impl Command {
             | Self::CancelReceive { .. }
             | Self::ReceiveDeferred { .. }
             | Self::Attach { .. }
-            | Self::Grant { .. }
+            | Self::SetCredit { .. }
             | Self::Detach { .. }
             | Self::Settle { .. }
             | Self::RenewLock { .. }

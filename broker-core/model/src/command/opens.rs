@@ -43,12 +43,12 @@ impl Command {
             | Self::SendBatch { .. }
             | Self::SendVia { .. }
             | Self::TransferIn { .. }
-            | Self::TransferOut { .. }
+            | Self::EndTransfer { .. }
             | Self::TransferFromPeer { .. }
             | Self::CancelScheduled { .. }
             | Self::CancelReceive { .. }
             | Self::ReceiveDeferred { .. }
-            | Self::Grant { .. }
+            | Self::SetCredit { .. }
             | Self::Detach { .. }
             | Self::Settle { .. }
             | Self::RenewLock { .. }

@@ -138,7 +138,7 @@ fn guard_of_failed_batch_is_held_until_shard_is_acquired_again() {
     let world = World::with_batches(0);
     let claims = Arc::new(TransferClaims::default());
     for number in 1..=2 {
-        let guard = claims.open(Box::new(|_| {})).claim().unwrap();
+        let guard = claims.open(Box::new(|_| {})).take_guard().unwrap();
         world.writer.submit_after(None, Batch::default(), vec![guard], Box::new(|_| {}));
         world.complete(number, if number == 1 { Ok(()) } else { Err(StoreError::Unknown) });
     }

@@ -233,12 +233,14 @@ impl Subject {
             Operation::Attach { receiver, mode } => {
                 Command::Attach { receiver: ReceiverId(*receiver), mode: *mode }
             }
-            Operation::Grant { receiver, delivery_limit, byte_limit, drain } => Command::Grant {
-                receiver: ReceiverId(*receiver),
-                delivery_limit: *delivery_limit,
-                byte_limit: *byte_limit,
-                drain: *drain,
-            },
+            Operation::Grant { receiver, delivery_limit, byte_limit, drain } => {
+                Command::SetCredit {
+                    receiver: ReceiverId(*receiver),
+                    delivery_limit: *delivery_limit,
+                    byte_limit: *byte_limit,
+                    drain: *drain,
+                }
+            }
             Operation::Detach { receiver, end } => {
                 Command::Detach { receiver: ReceiverId(*receiver), end: *end }
             }

@@ -148,7 +148,7 @@ impl Clients {
             6..=10 => {
                 hold.delivery_limit += random.below(4);
                 hold.byte_limit += random.below(3_000);
-                Command::Grant {
+                Command::SetCredit {
                     receiver,
                     delivery_limit: hold.delivery_limit,
                     byte_limit: hold.byte_limit,

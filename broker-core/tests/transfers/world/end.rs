@@ -43,7 +43,7 @@ impl World {
         entity.ending = Some(Ending::Retired);
         let reason = Rejection::entity_not_found(&entity.path);
         for request in entity.inlet.drain(..) {
-            if let Some(claim) = request.reply.claim() {
+            if let Some(claim) = request.reply.transfer_claim() {
                 let result = Err(reason.clone());
                 claim.outlet().release(vec![Released::Answer { correlation: 0, result }]);
             }

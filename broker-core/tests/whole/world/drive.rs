@@ -399,7 +399,7 @@ impl World {
             let request = Request {
                 ticket: Ticket(0),
                 sub_queue: SubQueue::Main,
-                command: Command::TransferOut { list, departures },
+                command: Command::EndTransfer { list, departures },
                 reply: Reply::without_receiver(),
             };
             self.run(from, None, |shell, now, out| shell.run([request], now, out));

@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Connection, Event, Phase};
+use super::{Connection, Event, ProtocolStage};
 use crate::codec::value::Symbols;
 use crate::error::AmqpError;
 use crate::frame::{HEADER_BYTES, Protocol};
@@ -14,16 +14,16 @@ use crate::sasl::{
 impl Connection {
     /// Accepts the credentials of the client.
     pub fn admit(&mut self) {
-        self.judge(outcome_code::OK, Phase::SecondHeader);
+        self.judge(outcome_code::OK, ProtocolStage::SecondHeader);
     }
 
     /// Refuses the credentials and ends the connection (AMQP-08).
     pub fn deny(&mut self) {
-        self.judge(outcome_code::AUTH, Phase::Closed);
+        self.judge(outcome_code::AUTH, ProtocolStage::Closed);
     }
 
-    fn judge(&mut self, code: u8, next: Phase) {
-        if self.phase != Phase::Judging {
+    fn judge(&mut self, code: u8, next: ProtocolStage) {
+        if self.phase != ProtocolStage::Judging {
             return;
         }
         self.wire.sasl(&Outcome { code, additional_data: None });
@@ -33,7 +33,7 @@ impl Connection {
     /// Takes a header and answers with the same one. A header that is not offered is answered with
     /// an offered one, and the connection ends (AMQP-04).
     pub(super) fn take_header(&mut self, input: &mut BytesMut) -> Option<()> {
-        let first = self.phase == Phase::Header;
+        let first = self.phase == ProtocolStage::Header;
         let offered = match (first, self.config.sasl_required) {
             (true, true) => Protocol::Sasl,
             _ => Protocol::Amqp,
@@ -53,11 +53,11 @@ impl Connection {
                 self.wire.header(Protocol::Sasl.header());
                 let mechanisms = Symbols::new(&self.config.mechanisms);
                 self.wire.sasl(&Mechanisms { mechanisms });
-                self.phase = Phase::Mechanism;
+                self.phase = ProtocolStage::Mechanism;
             }
             Some(Protocol::Amqp) if offered == Protocol::Amqp => {
                 self.wire.header(Protocol::Amqp.header());
-                self.phase = Phase::Opening;
+                self.phase = ProtocolStage::Opening;
             }
             _ => self.refuse_header(offered),
         }
@@ -72,16 +72,18 @@ impl Connection {
 
     pub(super) fn take_sasl(&mut self, body: &Bytes) {
         let login = match (self.phase, ClientFrame::read(body)) {
-            (Phase::Mechanism, Ok(ClientFrame::Init(init))) => self.choose(&init),
-            (Phase::Password, Ok(ClientFrame::Response(response))) => plain(&response.response),
+            (ProtocolStage::Mechanism, Ok(ClientFrame::Init(init))) => self.choose(&init),
+            (ProtocolStage::Password, Ok(ClientFrame::Response(response))) => {
+                plain(&response.response)
+            }
             (_, Ok(_)) => {
                 return self.close_without_waiting(AmqpError::illegal_state("SASL out of order"));
             }
             (_, Err(error)) => return self.close_without_waiting(error),
         };
         self.phase = match login {
-            Login::Challenged => Phase::Password,
-            Login::Credentials(_) | Login::Invalid => Phase::Judging,
+            Login::Challenged => ProtocolStage::Password,
+            Login::Credentials(_) | Login::Invalid => ProtocolStage::Judging,
         };
         match login {
             Login::Credentials(credentials) => self.events.push_back(Event::Login(credentials)),

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Connection, Phase};
+use super::{Connection, ProtocolStage};
 use crate::error::{AmqpError, condition};
 
 /// Times of the last received and sent bytes, and the deadline for opening or closing.
@@ -104,8 +104,8 @@ impl Connection {
         self.clock.until = None;
         let error = AmqpError::new(condition::RESOURCE_LIMIT_EXCEEDED, "opening took too long");
         match self.phase {
-            Phase::Opening => self.close_because(error, now),
-            Phase::Closing => self.phase = Phase::Closed,
+            ProtocolStage::Opening => self.close_because(error, now),
+            ProtocolStage::Closing => self.phase = ProtocolStage::Closed,
             _ => self.close_without_waiting(error),
         }
     }

@@ -38,7 +38,7 @@ const OPENING_FRAME_BYTES_MAX: u32 = 8 << 10;
 
 /// Progress of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+enum ProtocolStage {
     /// Waits for the first header.
     Header,
     /// Waits for the client's choice of a mechanism.
@@ -63,7 +63,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) config: Config,
-    phase: Phase,
+    phase: ProtocolStage,
     pub(crate) wire: Wire,
     pub(crate) sessions: BTreeMap<u16, Session>,
     /// Number of the newest session or link, so that identifiers are never reused.
@@ -98,7 +98,7 @@ impl Connection {
         Self {
             clock: idle::IdleClock::new(config.opening_max),
             config,
-            phase: Phase::Header,
+            phase: ProtocolStage::Header,
             wire: Wire::new(),
             sessions: BTreeMap::new(),
             generation: 0,
@@ -132,15 +132,15 @@ impl Connection {
             if self.current_disposition.is_some() {
                 continue;
             }
-            if self.is_full() || self.phase == Phase::Judging {
+            if self.is_full() || self.phase == ProtocolStage::Judging {
                 return None;
             }
             match self.phase {
-                Phase::Closed => {
+                ProtocolStage::Closed => {
                     input.clear();
                     return None;
                 }
-                Phase::Header | Phase::SecondHeader => self.take_header(input)?,
+                ProtocolStage::Header | ProtocolStage::SecondHeader => self.take_header(input)?,
                 _ => self.take_frame(input, now)?,
             }
         }
@@ -172,7 +172,7 @@ impl Connection {
     /// closed.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.phase == Phase::Closed
+        self.phase == ProtocolStage::Closed
     }
 
     /// Sets the maximum number of links and sessions. Existing ones above it stay.
@@ -195,12 +195,14 @@ impl Connection {
 
     /// Returns whether frames may be written.
     pub(crate) fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == ProtocolStage::Open
     }
 
     fn take_frame(&mut self, input: &mut BytesMut, now: Duration) -> Option<()> {
         let bytes_max = match self.phase {
-            Phase::Open | Phase::Closing => self.config.frame_bytes_max.max(FRAME_BYTES_MIN),
+            ProtocolStage::Open | ProtocolStage::Closing => {
+                self.config.frame_bytes_max.max(FRAME_BYTES_MIN)
+            }
             _ => OPENING_FRAME_BYTES_MAX.min(self.config.frame_bytes_max),
         };
         match Frame::split(input, bytes_max) {
@@ -214,7 +216,7 @@ impl Connection {
 
     fn take(&mut self, frame: &Frame, now: Duration) {
         let (expected, sasl) = match self.phase {
-            Phase::Mechanism | Phase::Password => (FrameType::Sasl, true),
+            ProtocolStage::Mechanism | ProtocolStage::Password => (FrameType::Sasl, true),
             _ => (FrameType::Amqp, false),
         };
         if frame.kind != expected {
@@ -255,16 +257,18 @@ impl Connection {
         bytes: usize,
     ) -> Result<(), Fault> {
         match (self.phase, performative) {
-            (Phase::Opening, Performative::Open(_)) if channel != 0 => Err(Fault::Connection(
-                AmqpError::framing(format!("open must be on channel 0, not on channel {channel}")),
-            )),
-            (Phase::Opening, Performative::Open(open)) => self.take_open(open),
-            (Phase::Open | Phase::Closing, Performative::Close(close)) => {
+            (ProtocolStage::Opening, Performative::Open(_)) if channel != 0 => {
+                Err(Fault::Connection(AmqpError::framing(format!(
+                    "open must be on channel 0, not on channel {channel}"
+                ))))
+            }
+            (ProtocolStage::Opening, Performative::Open(open)) => self.take_open(open),
+            (ProtocolStage::Open | ProtocolStage::Closing, Performative::Close(close)) => {
                 self.take_close(close.error);
                 Ok(())
             }
-            (Phase::Closing, _) => Ok(()),
-            (Phase::Open, performative) => match performative {
+            (ProtocolStage::Closing, _) => Ok(()),
+            (ProtocolStage::Open, performative) => match performative {
                 Performative::Begin(begin) => self.take_begin(channel, &begin),
                 Performative::Attach(attach) => self.take_attach(channel, attach, bytes),
                 Performative::Flow(flow) => self.take_flow(channel, &flow),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Connection, Event, Fault, Phase};
+use super::{Connection, Event, Fault, ProtocolStage};
 use crate::error::AmqpError;
 use crate::frame::FRAME_BYTES_MIN;
 use crate::performative::{Close, Open};
@@ -49,28 +49,28 @@ impl Connection {
                 ..Open::default()
             },
         );
-        self.phase = Phase::Open;
+        self.phase = ProtocolStage::Open;
     }
 
     pub(super) fn take_close(&mut self, error: Option<AmqpError>) {
-        if self.phase == Phase::Open {
+        if self.phase == ProtocolStage::Open {
             let live = self.sessions.iter().filter(|(_, session)| !session.ending);
             let live: Vec<_> = live.map(|(channel, session)| session.id(*channel)).collect();
             live.into_iter().for_each(|session| self.answer_detaches(session));
             self.wire.frame(0, &Close { error: None });
             self.forget(error, true);
         }
-        self.phase = Phase::Closed;
+        self.phase = ProtocolStage::Closed;
         self.clock.until = None;
     }
 
     /// Closes the connection (AMQP-91). Frames of the peer are ignored until its `close` arrives.
     pub fn close(&mut self, error: Option<AmqpError>, now: Duration) {
-        if self.phase == Phase::Opening {
+        if self.phase == ProtocolStage::Opening {
             // The standard allows `close` only after `open`.
             self.send_open();
         }
-        if self.phase != Phase::Open {
+        if self.phase != ProtocolStage::Open {
             return match error {
                 Some(error) => self.close_without_waiting(error),
                 None => {
@@ -79,7 +79,7 @@ impl Connection {
             };
         }
         self.wire.frame(0, &Close { error: error.map(AmqpError::with_transience) });
-        self.phase = Phase::Closing;
+        self.phase = ProtocolStage::Closing;
         self.clock.until = Some(now.saturating_add(self.config.closing_max));
         self.sessions.clear();
         self.unsent_links.clear();
@@ -90,7 +90,7 @@ impl Connection {
     /// Closes the connection because of an error of the peer.
     pub(super) fn close_because(&mut self, error: AmqpError, now: Duration) {
         self.close(Some(error.clone()), now);
-        if self.phase == Phase::Closing {
+        if self.phase == ProtocolStage::Closing {
             self.forget(Some(error), false);
         }
     }
@@ -99,18 +99,18 @@ impl Connection {
     /// connection gets the reason.
     pub(super) fn close_without_waiting(&mut self, error: AmqpError) {
         match self.phase {
-            Phase::Closed => return,
-            Phase::Opening => {
+            ProtocolStage::Closed => return,
+            ProtocolStage::Opening => {
                 self.send_open();
                 self.wire.frame(0, &Close { error: Some(error.clone().with_transience()) });
             }
-            Phase::Open => {
+            ProtocolStage::Open => {
                 self.wire.frame(0, &Close { error: Some(error.clone().with_transience()) })
             }
             _ => {}
         }
-        let was_closing = self.phase == Phase::Closing;
-        self.phase = Phase::Closed;
+        let was_closing = self.phase == ProtocolStage::Closing;
+        self.phase = ProtocolStage::Closed;
         self.clock.until = None;
         if !was_closing {
             self.forget(Some(error), false);

@@ -1,7 +1,8 @@
 //! Messages from clients: transfers in one frame or many (AMQP 2.6.14), and credit in both
 //! directions with drain and echo (AMQP 2.6.7, AMQP-40, AMQP-48 to AMQP-53).
 //!
-//! A message is not stored here, only its current size: its parts are reported as they arrive.
+//! The link keeps only the current size of a message: its parts are reported as they arrive, and
+//! the server joins them in an [`Assembly`].
 
 use bytes::{Bytes, BytesMut};
 

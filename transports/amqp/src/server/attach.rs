@@ -23,7 +23,7 @@ use super::node::{
     decoded, management_node,
 };
 use super::queue_session::SessionRequest;
-use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, PermittedWork};
+use super::work::{ANSWERS, AttachKind, LinkRequest, PendingAnswer, PendingAttach, UnpaidWork};
 use crate::codec::value::{Map, Raw, Symbols};
 use crate::connection::LinkId;
 use crate::error::{AmqpError, condition};
@@ -125,7 +125,7 @@ impl Conversation {
             return self.attach_requests(link, answer, requests);
         }
         let attaching = PendingAttach { link, entity, answer, kind: AttachKind::Requests };
-        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
+        self.when_permitted(UnpaidWork::Attach(Box::new(attaching))).await;
     }
 
     /// Returns the entity of a management node if the client has any right on it. The rights of
@@ -177,7 +177,7 @@ impl Conversation {
         let answer = Answer { offered_capabilities, ..answer };
         let kind = AttachKind::Sender { destination };
         let attaching = PendingAttach { link, entity, answer, kind };
-        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
+        self.when_permitted(UnpaidWork::Attach(Box::new(attaching))).await;
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Conversation {
             None => AttachKind::Receiver { name, mode },
         };
         let attaching = PendingAttach { link, entity, answer, kind };
-        self.when_room(PermittedWork::Attach(Box::new(attaching))).await;
+        self.when_permitted(UnpaidWork::Attach(Box::new(attaching))).await;
         Ok(())
     }
 

@@ -6,22 +6,26 @@
 //! nothing more is encoded while the socket accepts no bytes (DESIGN D6).
 
 use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use peeklock_core::admission::{Account, Budget};
+use bytes::BytesMut;
+use peeklock_core::admission::{Account, Budget, PacedShare};
 use peeklock_core::contract::Principal;
 use peeklock_core::error::Rejection;
 use peeklock_link::{ByToken, Engine};
 use peeklock_listen::TrackGuard;
+use tokio::time::Sleep;
 
 use super::book::TransactionBook;
+use super::deleted::{LossCounter, UnflushedDeletions};
 use super::identity::Identity;
 use super::listener_state::{ConnectionQuota, ListenerState};
 use super::node::Node;
 use super::place::PlaceSearch;
 use super::settlement::SettlementCache;
-use super::traffic::{ConnectionTimes, Inflow, Outflow};
-use super::work::{LinkRequest, LockedDelivery, PermittedWork};
+use super::work::{LinkRequest, LockedDelivery, UnpaidWork};
 use crate::connection::{Connection, Event, LinkId};
 use crate::error::AmqpError;
 
@@ -55,7 +59,7 @@ pub(super) struct Conversation {
     pub(super) quota: ConnectionQuota,
     pub(super) place_search: PlaceSearch,
     /// Whether the client has opened the connection.
-    pub(super) is_open: bool,
+    pub(super) has_received_open: bool,
 
     pub(super) amqp: Connection,
     pub(super) inflow: Inflow,
@@ -70,7 +74,7 @@ pub(super) struct Conversation {
     // requests, close, and not wait for answers.
     /// Requests that are handed over together with requests after them. Present only within
     /// `carry_out`, which ends with none, so no request waits for the client to send more.
-    pub(super) grouped_work: Option<PermittedWork>,
+    pub(super) grouped_work: Option<UnpaidWork>,
     /// The event after the grouped requests that could not join them, or an event that needs a
     /// place. It is carried out before any other event of the machine, and may be the client's own
     /// `close`.
@@ -114,7 +118,7 @@ impl Conversation {
             _tracked: listener.connections.track(),
             identity: Identity::new(principal),
             place_search: PlaceSearch::default(),
-            is_open: false,
+            has_received_open: false,
             amqp: {
                 let mut amqp = Connection::new(config.of_connection(&broker.settings().name));
                 amqp.allow(quota.count(), quota.session_count());
@@ -185,5 +189,79 @@ impl Conversation {
         let count = self.amqp.link_count().max(self.identity.tokens.len());
         self.quota.shrink(count, self.amqp.session_count(), self.identity.held_token_bytes(None));
         self.amqp.allow(self.quota.count(), self.quota.session_count());
+    }
+}
+
+/// Time for which a client may stall in a large message while another large message waits to begin.
+/// After that the client must send its message again, so the time is long.
+const LARGE_GRACE: Duration = Duration::from_secs(10);
+/// Interval at which ended locks are removed and the progress of the client is checked.
+pub(super) const TICK: Duration = Duration::from_secs(5);
+
+/// Received bytes that were not carried out.
+pub(super) struct Inflow {
+    pub(super) input: BytesMut,
+    /// Room for incomplete messages, and the number of their received bytes.
+    pub(super) share: PacedShare,
+    pub(super) assembled_bytes: u64,
+    /// Room for a large message, and the number of large messages that are not stored yet.
+    pub(super) large_share: PacedShare,
+    pub(super) large_count: usize,
+}
+
+impl Inflow {
+    pub(super) fn new(listener: &ListenerState) -> Self {
+        Self {
+            input: BytesMut::new(),
+            share: listener.inbound.paced_share(),
+            assembled_bytes: 0,
+            large_share: listener.large_inbound.patient_share(LARGE_GRACE),
+            large_count: 0,
+        }
+    }
+}
+
+/// Bytes that are being sent to the client.
+#[derive(Default)]
+pub(super) struct Outflow {
+    /// Total number of bytes that were written to the socket.
+    pub(super) written_bytes: u64,
+    /// Number of the large content that the account holds, and since when.
+    pub(super) large_since: Option<(u64, Instant)>,
+    /// Messages that were received and deleted: the lost ones, and the ones that are being written.
+    pub(super) lost: LossCounter,
+    pub(super) unflushed_deletions: UnflushedDeletions,
+    /// Whether bytes were written that the operating system may not have yet.
+    pub(super) is_unflushed: bool,
+    pub(super) stalled_since: Option<Instant>,
+    /// Whether nothing can be written any more. Requests that were read are still carried out.
+    pub(super) write_closed: bool,
+}
+
+/// Times of a connection.
+pub(super) struct ConnectionTimes {
+    pub(super) began: Instant,
+    /// End of the wait for room after the connection is over, for requests from before.
+    pub(super) over_until: Option<Instant>,
+    pub(super) timer: Pin<Box<Sleep>>,
+    /// Time of the next regular check.
+    pub(super) next_tick: Instant,
+    /// Whether bytes were read since the timer was last polled.
+    pub(super) has_read: bool,
+    /// Whether reading waits for room or for an answer, so that the client cannot show activity.
+    pub(super) read_blocked: bool,
+}
+
+impl ConnectionTimes {
+    pub(super) fn new(opening_timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            over_until: None,
+            timer: Box::pin(tokio::time::sleep(opening_timeout)),
+            next_tick: now + TICK,
+            has_read: false,
+            read_blocked: false,
+        }
     }
 }

@@ -47,7 +47,6 @@ mod reception;
 mod requests;
 mod settle;
 mod settlement;
-mod traffic;
 mod transaction;
 mod turn;
 mod websocket;

@@ -100,7 +100,10 @@ impl Conversation {
     /// Closes an open connection that has found no place within `opening_timeout`.
     pub(super) fn close_without_place(&mut self) {
         let is_late = self.clock.began.elapsed() > self.listener.config.opening_timeout;
-        if !self.is_open || self.place_search.place.is_some() || !is_late || self.engine.is_closed()
+        if !self.has_received_open
+            || self.place_search.place.is_some()
+            || !is_late
+            || self.engine.is_closed()
         {
             return;
         }

@@ -20,7 +20,7 @@ use super::conversation::{Close, Conversation};
 use super::deliver::token_of;
 use super::node::{ManagementAnswer, ManagementResult, Node};
 use super::settlement::SettlementCache;
-use super::work::{ANSWERS, LinkRequest, PendingAnswer, PermittedWork};
+use super::work::{ANSWERS, LinkRequest, PendingAnswer, UnpaidWork};
 use crate::connection::{Event, LinkId, SessionId};
 use crate::performative::DeliveryTag;
 use crate::state::DeliveryState;
@@ -32,7 +32,7 @@ const BYTES_MAX: u64 = 256 << 10;
 
 impl Protocol for Conversation {
     type PendingAnswer = PendingAnswer;
-    type Unpaid = PermittedWork;
+    type Unpaid = UnpaidWork;
     type Paid = Infallible;
     type Close = Close;
     type Outcome = ManagementResult;
@@ -133,7 +133,7 @@ impl Conversation {
     /// Carries out requests while there is room. Returns whether some are left.
     pub(super) async fn carry_out(&mut self) -> bool {
         let now = self.clock.began.elapsed();
-        let is_stopped = loop {
+        let has_left = loop {
             self.engine.steps.yield_if_due().await;
             if !self.may_carry_out() {
                 break true;
@@ -156,7 +156,7 @@ impl Conversation {
                 break true;
             }
             self.engine.place.asks();
-            if self.can_join_group(&event) {
+            if self.may_handle_now(&event) {
                 self.handle_event(event).await;
             } else {
                 self.delayed_event = Some(event);
@@ -177,7 +177,7 @@ impl Conversation {
             }
             _ => {}
         }
-        is_stopped
+        has_left
     }
 
     /// Bytes of the event that waits for earlier requests and is not part of a message yet.
@@ -194,7 +194,7 @@ impl Conversation {
             Event::Opened(open) => {
                 tracing::debug!(client = &*open.container_id, "connection opened");
                 self.engine.client.set_name(&open.container_id);
-                self.is_open = true;
+                self.has_received_open = true;
                 self.seek_place().await;
             }
             Event::Begun(_) => {}
@@ -268,7 +268,7 @@ impl Conversation {
                     self.engine.links.remove_request(slot);
                     self.inflow.large_count -= usize::from(is_large);
                 }
-                return self.stored(number, delivery, &path, result.map(|_| ()));
+                return self.answer_delivery(number, delivery, &path, result.map(|_| ()));
             }
             Some((_, path, PendingAnswer::Settled(each))) => {
                 let Some((ended, is_last)) = each.answered(index) else { return };
@@ -317,12 +317,12 @@ impl Conversation {
 
     /// Returns whether an event may be handled before the grouped requests are handed over: it
     /// joins them, or there are none.
-    pub(super) fn can_join_group(&self, event: &Event) -> bool {
+    pub(super) fn may_handle_now(&self, event: &Event) -> bool {
         let count_max = self.engine.broker.settings().limits.connection_inbound_count_max;
         let has_room = |count: usize| count < COUNT_MAX.min(count_max);
         match (&self.grouped_work, event) {
             (None, _) => true,
-            (Some(PermittedWork::Send(inbound)), Event::Received { link, part }) => {
+            (Some(UnpaidWork::Send(inbound)), Event::Received { link, part }) => {
                 let Some(Node::Sender(sender)) = self.nodes.get(link) else { return false };
                 let (count, bytes) = inbound.cost();
                 let more = sender.assembly.len() + part.payload.len();
@@ -331,7 +331,7 @@ impl Conversation {
                     && has_room(usize::try_from(count).unwrap_or(usize::MAX))
                     && bytes.saturating_add(more as u64) <= BYTES_MAX
             }
-            (Some(PermittedWork::Settle(list)), Event::Disposition { tag, state, .. }) => {
+            (Some(UnpaidWork::Settle(list)), Event::Disposition { tag, state, .. }) => {
                 let of = |number| list.first().is_some_and(|first| first.is_of(number));
                 has_room(list.len())
                     && !matches!(state, Some(DeliveryState::Transactional(_)))
@@ -346,32 +346,32 @@ impl Conversation {
     /// Hands over the grouped requests when there is room.
     pub(super) async fn hand_over_group(&mut self) {
         if let Some(work) = self.grouped_work.take() {
-            self.when_room(work).await;
+            self.when_permitted(work).await;
         }
     }
 
     /// Carries out work when a permit is available; until then no further request is carried out.
-    pub(super) async fn when_room(&mut self, work: PermittedWork) {
+    pub(super) async fn when_permitted(&mut self, work: UnpaidWork) {
         let (count, bytes) = work.cost();
         if let Some(permit) = self.engine.budget.try_take_list(count, bytes) {
-            return self.work(work, permit).await;
+            return self.carry_out_work(work, permit).await;
         }
         self.engine.wait_for_permit(work, count, bytes);
     }
 
     /// Carries out work with its permit.
-    pub(super) async fn work(&mut self, work: PermittedWork, permit: Permit) {
+    pub(super) async fn carry_out_work(&mut self, work: UnpaidWork, permit: Permit) {
         match work {
-            PermittedWork::Send(inbound) => self.send(inbound, permit).await,
-            PermittedWork::Settle(list) => self.settle_now(list, permit).await,
+            UnpaidWork::Send(inbound) => self.send(inbound, permit).await,
+            UnpaidWork::Settle(list) => self.settle_now(list, permit).await,
             // The connection is over, so nobody would hold the link.
-            PermittedWork::Attach(_) if self.amqp.is_over() => {}
-            PermittedWork::Attach(attaching) => self.open(*attaching, permit).await,
-            PermittedWork::Commit(committing) => self.commit(committing, permit),
-            PermittedWork::RequestInBackground(reply_address, asking) => {
+            UnpaidWork::Attach(_) if self.amqp.is_over() => {}
+            UnpaidWork::Attach(attaching) => self.open(*attaching, permit).await,
+            UnpaidWork::Commit(committing) => self.commit(committing, permit),
+            UnpaidWork::RequestInBackground(reply_address, asking) => {
                 self.run_in_background(reply_address, asking, permit)
             }
-            PermittedWork::Request(plan) => self.submit_plan(*plan, permit).await,
+            UnpaidWork::Request(plan) => self.submit_plan(*plan, permit).await,
         }
     }
 }

@@ -18,8 +18,8 @@ use super::deliver::token_of;
 use super::outcomes::OutcomeKind;
 use super::settlement::same_kind;
 use super::work::{
-    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, PermittedWork,
-    SettlementRequest,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, SettlementRequest,
+    UnpaidWork,
 };
 use crate::connection::SentId;
 use crate::performative::DeliveryTag;
@@ -88,11 +88,11 @@ impl Conversation {
         let session = id.session();
         let settling = SettlementRequest { token, sent, session, settlement, transaction, answer };
         match &mut self.grouped_work {
-            Some(PermittedWork::Settle(list)) => list.push(settling),
+            Some(UnpaidWork::Settle(list)) => list.push(settling),
             _ if transaction.is_some() => {
-                self.when_room(PermittedWork::Settle(vec![settling])).await
+                self.when_permitted(UnpaidWork::Settle(vec![settling])).await
             }
-            _ => self.grouped_work = Some(PermittedWork::Settle(vec![settling])),
+            _ => self.grouped_work = Some(UnpaidWork::Settle(vec![settling])),
         }
     }
 

@@ -25,8 +25,8 @@ use super::book::{
 use super::conversation::Conversation;
 use super::outcomes::OutcomeKind;
 use super::work::{
-    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, PermittedWork,
-    TransactionCommit, TransactionPart,
+    AwaitedAnswers, LockedDelivery, PartKind, PendingAnswer, PendingSettlement, TransactionCommit,
+    TransactionPart, UnpaidWork,
 };
 use crate::connection::{LinkId, ReceivedId, SentId, SessionId};
 use crate::error::{AmqpError, condition};
@@ -106,7 +106,7 @@ impl Conversation {
             if self.engine.transactions.has_unanswered(id) {
                 return self.book.waiting.push(committing);
             }
-            return self.when_room(PermittedWork::Commit(committing)).await;
+            return self.when_permitted(UnpaidWork::Commit(committing)).await;
         }
         let rolled_back = self.engine.transactions.roll_back(id);
         self.roll_back(id);
@@ -123,7 +123,7 @@ impl Conversation {
         let ready = |committing: &CommitRequest| !transactions.has_unanswered(committing.id);
         let Some(at) = self.book.waiting.iter().position(ready) else { return false };
         let committing = self.book.waiting.remove(at);
-        self.when_room(PermittedWork::Commit(committing)).await;
+        self.when_permitted(UnpaidWork::Commit(committing)).await;
         true
     }
 

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use bytes::Buf as _;
 use peeklock_core::admission::{Account, Opening, Place};
 use peeklock_core::command::LinkEnd;
-use peeklock_link::{NextTurn, Phase, Protocol as _, Serve, Turn};
+use peeklock_link::{ConnectionLoop, NextStep, NextStepPoll, Phase, Protocol as _};
 use peeklock_tls::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
+use super::conversation::TICK;
 use super::conversation::{Close, Conversation};
 use super::node::Node;
-use super::traffic::TICK;
 use crate::error::{AmqpError, condition};
 
 /// Maximum number of bytes per read. It shrinks by the bytes already received, down to half.
@@ -335,7 +335,7 @@ impl Conversation {
     }
 }
 
-impl<S: Socket> Serve<S> for Conversation {
+impl<S: Socket> ConnectionLoop<S> for Conversation {
     type Own = AmqpTurn;
     type End = LinkEnd;
 
@@ -347,14 +347,14 @@ impl<S: Socket> Serve<S> for Conversation {
             self.amqp.close(Some(error), self.clock.began.elapsed());
         }
         loop {
-            let is_stopped = self.carry_out().await;
+            let has_left = self.carry_out().await;
             self.collect().await;
             if !self.outflow.write_closed {
                 self.send_on_links();
             }
             self.engine.links.submit_groups();
             // Collecting may have made room.
-            if !(is_stopped && self.may_carry_out()) {
+            if !(has_left && self.may_carry_out()) {
                 break;
             }
         }
@@ -365,24 +365,24 @@ impl<S: Socket> Serve<S> for Conversation {
         Ok(())
     }
 
-    fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> NextTurn<Self, S> {
+    fn poll_own(&mut self, stream: &mut S, context: &mut Context<'_>) -> NextStepPoll<Self, S> {
         if let Some(opening) = &mut self.place_search.opening
             && opening.as_mut().poll(context).is_ready()
         {
-            return Poll::Ready(Turn::Own(AmqpTurn::SocketNeeded));
+            return Poll::Ready(NextStep::Own(AmqpTurn::SocketNeeded));
         }
         if let Some(seeking) = &mut self.place_search.seeking
             && let Poll::Ready(place) = seeking.as_mut().poll(context)
         {
-            return Poll::Ready(Turn::Own(AmqpTurn::Placed(place)));
+            return Poll::Ready(NextStep::Own(AmqpTurn::Placed(place)));
         }
         if let Poll::Ready(wrote) = self.poll_write(stream, context) {
-            return Poll::Ready(Turn::Own(AmqpTurn::Wrote(wrote)));
+            return Poll::Ready(NextStep::Own(AmqpTurn::Wrote(wrote)));
         }
         // A socket that always has bytes must not delay the timer. Otherwise received bytes come
         // first, since they may be the activity that the timer checks for.
         if self.clock.has_read && self.clock.timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Turn::Tick);
+            return Poll::Ready(NextStep::Tick);
         }
         Poll::Pending
     }
@@ -407,7 +407,7 @@ impl<S: Socket> Serve<S> for Conversation {
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
-    ) -> Option<NextTurn<Self, S>> {
+    ) -> Option<NextStepPoll<Self, S>> {
         if self.engine.needs_permit() || self.engine.needs_place() {
             // The client is not the slow side.
             self.inflow.share.rest();
@@ -422,9 +422,9 @@ impl<S: Socket> Serve<S> for Conversation {
         match self.poll_room(stream.withheld_bytes(), context) {
             Poll::Ready(true) => {
                 let read = self.poll_read_bytes(stream, context);
-                Some(read.map(|read| Turn::Own(AmqpTurn::Read(read))))
+                Some(read.map(|read| NextStep::Own(AmqpTurn::Read(read))))
             }
-            Poll::Ready(false) => Some(Poll::Ready(Turn::Own(AmqpTurn::DropReceived))),
+            Poll::Ready(false) => Some(Poll::Ready(NextStep::Own(AmqpTurn::DropReceived))),
             Poll::Pending => {
                 self.clock.read_blocked = true;
                 None
@@ -440,39 +440,43 @@ impl<S: Socket> Serve<S> for Conversation {
         self.clock.timer.as_mut().poll(context)
     }
 
-    async fn take(&mut self, turn: Turn<Self, S>, stream: &mut S) -> Result<(), LinkEnd> {
+    async fn take(&mut self, turn: NextStep<Self, S>, stream: &mut S) -> Result<(), LinkEnd> {
         match turn {
             // Nothing is read while requests wait to be carried out, so none is lost here.
-            Turn::Own(AmqpTurn::Read(Ok(0) | Err(_))) => return Err(self.how_it_ends()),
+            NextStep::Own(AmqpTurn::Read(Ok(0) | Err(_))) => return Err(self.how_it_ends()),
             // Requests of the client, and its close after them, may have arrived or still arrive,
             // so the connection goes on.
-            Turn::Own(AmqpTurn::Wrote(Err(_))) => {
+            NextStep::Own(AmqpTurn::Wrote(Err(_))) => {
                 self.outflow.write_closed = true;
                 self.outflow.stalled_since = None;
                 self.discard_output();
             }
-            Turn::Own(AmqpTurn::Read(Ok(_))) => {
+            // `advance` takes the frames out of the bytes.
+            NextStep::Own(AmqpTurn::Read(Ok(_))) => {
                 (self.clock.has_read, self.engine.peer_disconnected) = (true, false);
             }
-            Turn::Own(AmqpTurn::Placed(place)) => self.take_place(place),
-            Turn::Own(AmqpTurn::DropReceived) => {
+            NextStep::Own(AmqpTurn::Placed(place)) => self.take_place(place),
+            NextStep::Own(AmqpTurn::DropReceived) => {
                 self.close_for_memory("messages arrive too slowly while other clients wait");
             }
-            Turn::Own(AmqpTurn::SocketNeeded) => return Err(LinkEnd::Lost),
-            Turn::Permit(work, permit) => self.work(work, permit).await,
+            NextStep::Own(AmqpTurn::SocketNeeded) => return Err(LinkEnd::Lost),
+            NextStep::Permit(work, permit) => self.carry_out_work(work, permit).await,
             // Nothing can be written to a slow client either.
-            Turn::End(end) => return Err(end),
-            Turn::PlaceNeeded => {
+            NextStep::End(end) => return Err(end),
+            NextStep::PlaceNeeded => {
                 self.close_for_place(stream).await;
                 return Err(self.how_it_ends());
             }
-            Turn::Tick => self.tick()?,
-            Turn::Stop(_) => {
+            NextStep::Tick => self.tick()?,
+            NextStep::Stop(_) => {
                 self.stop_seeking();
                 self.engine.stop_flows();
             }
-            Turn::Disconnected => self.engine.peer_disconnected = true,
-            Turn::Own(AmqpTurn::Wrote(Ok(()))) | Turn::Mail | Turn::Deadline | Turn::Room(_) => {}
+            NextStep::Disconnected => self.engine.peer_disconnected = true,
+            NextStep::Own(AmqpTurn::Wrote(Ok(())))
+            | NextStep::Mail
+            | NextStep::Deadline
+            | NextStep::Room(_) => {}
         }
         Ok(())
     }

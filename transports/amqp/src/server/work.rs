@@ -1,6 +1,6 @@
 //! The work of a connection: requests of the client on their way from an event to an answer.
 //!
-//! [`PermittedWork`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an
+//! [`UnpaidWork`] waits for a permit. [`PendingAnswer`] and [`LinkRequest`] are kept until an
 //! entity or a link answers.
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl<T> AwaitedAnswers<T> {
 }
 
 /// Work that needs a permit.
-pub(super) enum PermittedWork {
+pub(super) enum UnpaidWork {
     /// Hands deliveries of the client to their entity.
     Send(Inbound),
     /// Settles deliveries of a link at their entity.
@@ -63,7 +63,7 @@ pub(super) enum PermittedWork {
     RequestInBackground(ReplyAddress, RunningWork<ManagementResult>),
 }
 
-impl PermittedWork {
+impl UnpaidWork {
     /// Number of commands, and their bytes.
     pub(super) fn cost(&self) -> (u64, u64) {
         match self {

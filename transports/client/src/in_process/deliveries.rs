@@ -140,7 +140,7 @@ impl PushedLink {
     /// Grants credit up to the maximum of unsettled messages.
     fn grant(&self) {
         let Some(receiver) = self.link.holder else { return };
-        let grant = Command::Grant {
+        let grant = Command::SetCredit {
             receiver,
             delivery_limit: self.settled.count + self.unsettled_max,
             byte_limit: self.settled.bytes + WINDOW_BYTES,

@@ -10,7 +10,7 @@ use peeklock_core::ids::{LockToken, ReceiverId};
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
 
-use super::{Event, Issuer, Links, PendingAnswer};
+use super::{Event, Issuer, LinkAnswer, Links};
 use crate::pending::correlation;
 use crate::unsettled::DeliveryPosition;
 
@@ -87,7 +87,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.undelivered.extend(tokens);
         for token in std::mem::take(&mut link.undelivered) {
-            let slot = self.expect(0, number, PendingAnswer::Ignored, None);
+            let slot = self.expect(0, number, LinkAnswer::Ignored, None);
             let command = Command::Settle { token, settlement: Settlement::Release };
             self.submit(number, command, correlation(slot, 0));
         }
@@ -101,7 +101,7 @@ impl<G: Issuer, T> Links<G, T> {
         let (Some(lock), true) = (facts.lock, self.links.contains_key(&number)) else { return };
         let delay = (facts.sub_queue != SubQueue::Main).then_some(LOST_CONTENT_DELAY);
         let settlement = Settlement::Abandon { properties: None, delay };
-        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
+        let slot = self.expect(0, number, LinkAnswer::Ignored, None);
         let abandon = Command::Settle { token: lock.token, settlement };
         self.submit(number, abandon, correlation(slot, 0));
     }
@@ -113,7 +113,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.flow = None;
         let receiver = link.receiver;
-        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
+        let slot = self.expect(0, number, LinkAnswer::Ignored, None);
         let detach = Command::Detach { receiver, end: LinkEnd::Orderly };
         self.submit(number, detach, correlation(slot, 0));
     }

@@ -11,9 +11,9 @@ use peeklock_core::inspect::LinkRole;
 use peeklock_core::request::Released;
 
 use super::flow::limits_command;
-use super::{Issuer, Links, PendingAnswer};
+use super::{Issuer, LinkAnswer, Links};
 use crate::arrivals::{Mail, Mailbox, count_lost};
-use crate::credit::Limits;
+use crate::credit::CreditLimits;
 use crate::link::PendingClose;
 use crate::pending::{correlation, slot_and_index};
 
@@ -53,12 +53,12 @@ impl<G: Issuer, T> Links<G, T> {
     /// Number of unanswered requests that may still bring messages.
     #[must_use]
     pub fn unstopped_count(&self) -> usize {
-        let brings = |expect: &PendingAnswer<T>| {
+        let brings = |expect: &LinkAnswer<T>| {
             matches!(
                 expect,
-                PendingAnswer::Quiet
-                    | PendingAnswer::Messages(_)
-                    | PendingAnswer::OfTransport { deletes: true, .. }
+                LinkAnswer::Quiet
+                    | LinkAnswer::Messages(_)
+                    | LinkAnswer::OfTransport { deletes: true, .. }
             )
         };
         self.pending.count(brings)
@@ -75,7 +75,7 @@ impl<G: Issuer, T> Links<G, T> {
             ),
             Released::Answer { correlation, result } => {
                 let (slot, _) = slot_and_index(correlation);
-                if let Some(PendingAnswer::OfTransport { deletes: false, .. }) =
+                if let Some(LinkAnswer::OfTransport { deletes: false, .. }) =
                     self.pending.get(slot).map(|it| &it.expect)
                 {
                     // Further answers may follow, but their messages are still stored.
@@ -83,11 +83,11 @@ impl<G: Issuer, T> Links<G, T> {
                 }
                 let Some(pending) = self.pending.remove(slot) else { return 0 };
                 match (pending.expect, result) {
-                    (PendingAnswer::Messages(reservation), Ok(Outcome::Received(messages))) => {
+                    (LinkAnswer::Messages(reservation), Ok(Outcome::Received(messages))) => {
                         self.release_reservation(reservation);
                         self.note_undelivered_messages(Some(pending.link), &messages)
                     }
-                    (PendingAnswer::OfTransport { .. }, Ok(Outcome::Received(messages))) => {
+                    (LinkAnswer::OfTransport { .. }, Ok(Outcome::Received(messages))) => {
                         self.note_undelivered_messages(None, &messages)
                     }
                     _ => 0,
@@ -140,7 +140,7 @@ impl<G: Issuer, T> Links<G, T> {
             self.release_messages(number, None);
             let Some(link) = self.links.get(&number) else { continue };
             let receiver = link.receiver;
-            let slot = self.expect(0, number, PendingAnswer::Ignored, None);
+            let slot = self.expect(0, number, LinkAnswer::Ignored, None);
             self.submit(number, Command::Detach { receiver, end }, correlation(slot, 0));
         }
         self.submit_groups();
@@ -154,8 +154,8 @@ impl<G: Issuer, T> Links<G, T> {
         link.flow = None;
         // The id of the detach request stays in use.
         let id = link.closing.map_or(0, |closing| closing.id);
-        let slot = self.expect(id, number, PendingAnswer::Quiet, None);
-        let nothing = Limits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
+        let slot = self.expect(id, number, LinkAnswer::Quiet, None);
+        let nothing = CreditLimits { delivery_limit: 0, byte_limit: 0, drain: Drain::No };
         self.submit(number, limits_command(receiver, nothing), correlation(slot, 0));
     }
 
@@ -165,7 +165,7 @@ impl<G: Issuer, T> Links<G, T> {
         let Some(link) = self.links.get(&number) else { return };
         let receiver = link.receiver;
         let closing = link.closing.unwrap_or(PendingClose { id: 0, end: LinkEnd::Orderly });
-        let slot = self.expect(closing.id, number, PendingAnswer::Detached, None);
+        let slot = self.expect(closing.id, number, LinkAnswer::Detached, None);
         let detach = Command::Detach { receiver, end: closing.end };
         self.submit(number, detach, correlation(slot, 0));
     }

@@ -9,8 +9,8 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::ReceiverId;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Event, Issuer, Links, PendingAnswer, unexpected};
-use crate::credit::{CreditBounds, Limits, ReceiverFlow};
+use super::{Event, Issuer, LinkAnswer, Links, unexpected};
+use crate::credit::{CreditBounds, CreditLimits, ReceiverFlow};
 use crate::pending::correlation;
 
 /// Minimum share of the connection's window for each link, in bytes.
@@ -24,14 +24,14 @@ impl<G: Issuer, T> Links<G, T> {
     /// Attaches a receiver that was just added, with credit up to delivery number `up_to`. The
     /// request is answered when the entity has attached it.
     pub fn attach_flow(&mut self, number: u32, up_to: u64, id: u32, permit: Arc<Permit>) {
-        self.start_flow(number, up_to, PendingAnswer::Attached, id, Some(permit));
+        self.start_flow(number, up_to, LinkAnswer::Attached, id, Some(permit));
     }
 
     fn start_flow(
         &mut self,
         number: u32,
         up_to: u64,
-        expect: PendingAnswer<T>,
+        expect: LinkAnswer<T>,
         id: u32,
         permit: Option<Arc<Permit>>,
     ) {
@@ -52,7 +52,7 @@ impl<G: Issuer, T> Links<G, T> {
             link.credit_limit = up_to;
             self.update_limits(number);
         } else {
-            self.start_flow(number, up_to, PendingAnswer::Attached, 0, None);
+            self.start_flow(number, up_to, LinkAnswer::Attached, 0, None);
         }
     }
 
@@ -80,7 +80,7 @@ impl<G: Issuer, T> Links<G, T> {
             return Err(Rejection::invalid_operation(detail));
         }
         let limits = flow.drain();
-        let slot = self.expect(id, number, PendingAnswer::Drained, permit);
+        let slot = self.expect(id, number, LinkAnswer::Drained, permit);
         self.submit(number, limits_command(receiver, limits), correlation(slot, 0));
         Ok(None)
     }
@@ -94,7 +94,7 @@ impl<G: Issuer, T> Links<G, T> {
         link.store_gauge(unsettled_count);
         let receiver = link.receiver;
         let Some(limits) = link.new_limits(bounds, unsettled_count) else { return };
-        let slot = self.expect(0, number, PendingAnswer::Ignored, None);
+        let slot = self.expect(0, number, LinkAnswer::Ignored, None);
         self.submit(number, limits_command(receiver, limits), correlation(slot, 0));
     }
 
@@ -193,8 +193,8 @@ impl<G: Issuer, T> Links<G, T> {
     }
 }
 
-pub(super) const fn limits_command(receiver: ReceiverId, limits: Limits) -> Command {
-    Command::Grant {
+pub(super) const fn limits_command(receiver: ReceiverId, limits: CreditLimits) -> Command {
+    Command::SetCredit {
         receiver,
         delivery_limit: limits.delivery_limit,
         byte_limit: limits.byte_limit,

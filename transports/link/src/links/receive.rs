@@ -8,7 +8,7 @@ use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::TimeSpan;
 
-use super::{Event, Issuer, Links, PendingAnswer, unexpected};
+use super::{Event, Issuer, LinkAnswer, Links, unexpected};
 use crate::link::MessageSource;
 use crate::pending::correlation;
 
@@ -105,7 +105,7 @@ impl<G: Issuer, T> Links<G, T> {
         let slot = self.expect(
             id,
             number,
-            PendingAnswer::Messages(Reservation { bytes: bytes_max, waits }),
+            LinkAnswer::Messages(Reservation { bytes: bytes_max, waits }),
             permit,
         );
         let ticket = self.submit(number, command, correlation(slot, 0));
@@ -129,7 +129,7 @@ impl<G: Issuer, T> Links<G, T> {
         permit: Option<Arc<Permit>>,
     ) {
         self.immediate_receive_bytes += bytes;
-        let expected = PendingAnswer::Messages(Reservation { bytes, waits: false });
+        let expected = LinkAnswer::Messages(Reservation { bytes, waits: false });
         let slot = self.expect(id, number, expected, permit);
         self.submit(number, command, correlation(slot, 0));
     }
@@ -138,7 +138,7 @@ impl<G: Issuer, T> Links<G, T> {
     /// `OperationCancelled`.
     pub fn cancel_wait(&mut self, id: u32) {
         let Some((call, link)) = self.waits.remove(&id) else { return };
-        let slot = self.expect(0, link, PendingAnswer::Ignored, None);
+        let slot = self.expect(0, link, LinkAnswer::Ignored, None);
         self.submit(link, Command::CancelReceive { call }, correlation(slot, 0));
     }
 

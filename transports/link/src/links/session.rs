@@ -8,7 +8,7 @@ use peeklock_core::command::{Command, Outcome};
 use peeklock_core::error::Rejection;
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{Event, Handle, Issuer, Links, PendingAnswer, unexpected};
+use super::{Event, Handle, Issuer, LinkAnswer, Links, unexpected};
 use crate::credit::ReceiverFlow;
 use crate::link::MessageSource;
 use crate::pending::correlation;
@@ -30,7 +30,7 @@ impl<G: Issuer, T> Links<G, T> {
         let command = Command::AcceptSession { session, receiver, mode, wait };
         let waits = wait > TimeSpan::ZERO;
         let permit = permit.filter(|_| !waits);
-        let slot = self.expect(id, number, PendingAnswer::Accepted(up_to), permit);
+        let slot = self.expect(id, number, LinkAnswer::Accepted(up_to), permit);
         let ticket = self.submit(number, command, correlation(slot, 0));
         if waits {
             self.waits.insert(id, (ticket, number));

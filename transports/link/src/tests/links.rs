@@ -28,7 +28,7 @@ fn limits_follow_credit_and_unsettled_deliveries() {
     // The table holds at most four deliveries, and none is settled.
     stand.links.update_limits(1);
     let limit = |commands: &[Command]| match commands {
-        [Command::Grant { delivery_limit, drain: Drain::No, .. }] => Some(*delivery_limit),
+        [Command::SetCredit { delivery_limit, drain: Drain::No, .. }] => Some(*delivery_limit),
         _ => None,
     };
     assert_eq!(limit(&stand.commands()), None);
@@ -61,7 +61,7 @@ fn a_delivery_is_forgotten_when_its_lock_has_ended() {
     assert!(stand.commands().is_empty());
     stand.links.remove_ended(at(50 + GRACE));
     assert!(stand.links.unsettled.is_empty());
-    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 7, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::SetCredit { delivery_limit: 7, .. }]));
 }
 
 /// SES-15: deliveries of a session stay in the table while their link holds the session, so that
@@ -106,14 +106,14 @@ fn delivery_numbers_continue_after_32_bits() {
         (1..=4).map(|sequence| stand.links.remove_settled(token(sequence)).unwrap().number);
     assert_eq!(settled.collect::<Vec<_>>(), [first + 1, first + 2, first + 3, first + 4]);
     stand.links.credit(1, first + 6);
-    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 6, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::SetCredit { delivery_limit: 6, .. }]));
     stand.links.drain(1, 7, None).unwrap();
     let (_, correlation) = stand.requests().remove(0);
     stand.deliver(receiver, 5, 50);
     stand.answer(correlation, Ok(Outcome::Granted { unused: 1 }));
     assert_eq!(stand.links.get(1).unwrap().last(), first + 5);
     stand.links.credit(1, first + 7);
-    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 7, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::SetCredit { delivery_limit: 7, .. }]));
 }
 
 /// Received bytes raise the byte limit once they reach half of the window.
@@ -127,7 +127,7 @@ fn bytes_are_given_back_by_halves_of_the_window() {
     stand.links.record_received_bytes(1, 1);
     stand.links.update_limits(1);
     let asked = stand.commands();
-    let [Command::Grant { byte_limit, .. }] = &asked[..] else { panic!("{asked:?}") };
+    let [Command::SetCredit { byte_limit, .. }] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!(*byte_limit, WINDOW_BYTES + WINDOW_BYTES / 2);
 }
 
@@ -139,7 +139,8 @@ fn a_drain_ends_at_the_last_delivery() {
     assert_eq!(stand.links.drain(1, 7, None).unwrap(), None);
     assert!(stand.links.drain(1, 8, None).is_err());
     let requests = stand.requests();
-    let [(Command::Grant { delivery_limit: 3, drain: Drain::Yes, .. }, correlation)] = requests[..]
+    let [(Command::SetCredit { delivery_limit: 3, drain: Drain::Yes, .. }, correlation)] =
+        requests[..]
     else {
         panic!("{requests:?}")
     };
@@ -148,7 +149,7 @@ fn a_drain_ends_at_the_last_delivery() {
     assert!(matches!(event, Event::Drained { id: 7, result: Ok(2), .. }), "{event:?}");
     stand.commands();
     stand.links.credit(1, 2);
-    assert!(matches!(stand.commands()[..], [Command::Grant { delivery_limit: 2, .. }]));
+    assert!(matches!(stand.commands()[..], [Command::SetCredit { delivery_limit: 2, .. }]));
 }
 
 /// RCV-14: messages that arrive for a link that is being closed are released, without counting a
@@ -159,7 +160,7 @@ fn a_detach_releases_arriving_messages() {
     let receiver = stand.receiver(1, 10);
     stand.links.detach(1, PendingClose { id: 9, end: LinkEnd::Orderly });
     let requests = stand.requests();
-    let [(Command::Grant { delivery_limit: 0, .. }, quiet)] = requests[..] else { panic!() };
+    let [(Command::SetCredit { delivery_limit: 0, .. }, quiet)] = requests[..] else { panic!() };
     assert!(matches!(stand.deliver(receiver, 1, 50), Event::Nothing));
     assert!(matches!(stand.answer(quiet, Ok(Outcome::Granted { unused: 0 })), Event::Nothing));
     let requests = stand.requests();

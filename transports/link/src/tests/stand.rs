@@ -96,7 +96,10 @@ impl Stand {
         let entity = self.entity.clone();
         self.links.attach(number, entity, "q".into(), LinkRole::Receiver, ReceiveMode::PeekLock);
         self.links.credit(number, credit);
-        assert!(matches!(&self.commands()[..], [Command::Attach { .. }, Command::Grant { .. }]));
+        assert!(matches!(
+            &self.commands()[..],
+            [Command::Attach { .. }, Command::SetCredit { .. }]
+        ));
         self.links.get(number).unwrap().receiver
     }
 

@@ -17,8 +17,8 @@ fn table(deliveries: &[(u32, u64, u64)]) -> Unsettled {
 fn a_delivery_is_found_by_its_lock_across_links() {
     let mut table = table(&[(1, 1, 10), (2, 1, 20), (2, 2, 30)]);
     assert_eq!(table.find_by_lock(token(20)), Some(DeliveryPosition { link: 2, number: 1 }));
-    assert_eq!(table.settled(token(20)), Some(DeliveryPosition { link: 2, number: 1 }));
-    assert_eq!(table.settled(token(20)), None);
+    assert_eq!(table.remove(token(20)), Some(DeliveryPosition { link: 2, number: 1 }));
+    assert_eq!(table.remove(token(20)), None);
     assert_eq!((table.count(1), table.count(2)), (1, 1));
     table.remove_link(2);
     assert_eq!(table.find_by_lock(token(30)), None);

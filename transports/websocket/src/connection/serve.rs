@@ -1,5 +1,5 @@
-//! The turns of a conversation: frames to read, requests that wait for room, and timers. `open.rs`
-//! starts them.
+//! The turns of a conversation: frames to read, requests that wait for room, and timers. The loop
+//! that runs them is in `peeklock_link::engine`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_util::{Sink as _, SinkExt as _, Stream as _};
 use peeklock_core::admission::Account;
-use peeklock_link::{NextTurn, Phase, Protocol as _, Serve, Turn, numbered_bytes};
+use peeklock_link::{ConnectionLoop, NextStep, NextStepPoll, Phase, Protocol as _, numbered_bytes};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message as SocketMessage};
 
 use super::inbound::Requests;
@@ -229,7 +229,7 @@ impl Conversation {
     }
 }
 
-impl Serve<Socket> for Conversation {
+impl ConnectionLoop<Socket> for Conversation {
     type Own = SocketTurn;
     type End = SocketEnd;
 
@@ -244,15 +244,15 @@ impl Serve<Socket> for Conversation {
         &mut self,
         socket: &mut Socket,
         context: &mut Context<'_>,
-    ) -> NextTurn<Self, Socket> {
+    ) -> NextStepPoll<Self, Socket> {
         if let Poll::Ready(Some(call)) = self.calls.poll_recv(context) {
-            return Poll::Ready(Turn::Own(SocketTurn::Call(call)));
+            return Poll::Ready(NextStep::Own(SocketTurn::Call(call)));
         }
         if !self.unflushed {
             return Poll::Pending;
         }
         let flushed = ready!(Pin::new(socket).poll_flush(context));
-        Poll::Ready(Turn::Own(match flushed {
+        Poll::Ready(NextStep::Own(match flushed {
             Ok(()) => SocketTurn::Flushed,
             Err(error) => SocketTurn::Frame(Some(Err(error))),
         }))
@@ -318,9 +318,9 @@ impl Serve<Socket> for Conversation {
         &mut self,
         socket: &mut Socket,
         context: &mut Context<'_>,
-    ) -> Option<NextTurn<Self, Socket>> {
+    ) -> Option<NextStepPoll<Self, Socket>> {
         let frame = self.may_read().then(|| Pin::new(socket).poll_next(context))?;
-        Some(frame.map(|frame| Turn::Own(SocketTurn::Frame(frame))))
+        Some(frame.map(|frame| NextStep::Own(SocketTurn::Frame(frame))))
     }
 
     fn has_ended(socket: &Socket) -> bool {
@@ -333,44 +333,46 @@ impl Serve<Socket> for Conversation {
 
     async fn take(
         &mut self,
-        turn: Turn<Self, Socket>,
+        turn: NextStep<Self, Socket>,
         socket: &mut Socket,
     ) -> Result<(), SocketEnd> {
         match turn {
-            Turn::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
+            NextStep::Own(SocketTurn::Frame(frame)) => self.read(socket, frame).await,
             // Frames before the disconnect are not read, as at the end of the stream.
-            Turn::Disconnected => Err(SocketEnd::Lost(None)),
-            Turn::Permit((bytes, cost), permit) => self.decode(bytes, permit, cost).await,
-            Turn::Room(requests) => {
+            NextStep::Disconnected => Err(SocketEnd::Lost(None)),
+            NextStep::Permit((bytes, cost), permit) => self.decode(bytes, permit, cost).await,
+            NextStep::Room(requests) => {
                 self.carry_out(requests).await;
                 Ok(())
             }
-            Turn::Mail => self.write(socket).await,
-            Turn::Own(SocketTurn::Flushed) if !self.outgoing.is_empty() => {
+            NextStep::Mail => self.write(socket).await,
+            NextStep::Own(SocketTurn::Flushed) if !self.outgoing.is_empty() => {
                 self.write_on(socket).await
             }
-            Turn::Own(SocketTurn::Flushed) => {
+            NextStep::Own(SocketTurn::Flushed) => {
                 self.unflushed = false;
                 self.pongs.clear();
                 self.flushed();
                 self.end_without_token()
             }
-            Turn::End(ended) => Err(ended),
-            Turn::Own(SocketTurn::Call(call)) => Err(call.into()),
+            NextStep::End(ended) => Err(ended),
+            NextStep::Own(SocketTurn::Call(call)) => Err(call.into()),
             // A client that has come back is answered on its new socket.
-            Turn::PlaceNeeded => Err(self.calls.try_recv().map_or(SocketEnd::Leave, Into::into)),
-            Turn::Tick => {
+            NextStep::PlaceNeeded => {
+                Err(self.calls.try_recv().map_or(SocketEnd::Leave, Into::into))
+            }
+            NextStep::Tick => {
                 self.engine.transactions.expire();
                 self.update_shows_key();
                 self.end_without_token().and_then(|()| self.tick(socket))
             }
-            Turn::Stop(grace) => {
+            NextStep::Stop(grace) => {
                 self.push_closing(u32::try_from(grace.as_secs()).unwrap_or(u32::MAX));
                 self.engine.stop_flows();
                 Ok(())
             }
             // The next turn finds that the conversation may end.
-            Turn::Deadline => Ok(()),
+            NextStep::Deadline => Ok(()),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::frame::bodies;
 
 /// Operations of a request that are to join a transaction.
 pub(crate) struct JoinChecks {
-    settle_ranges: NamedDeliveries,
+    named: NamedDeliveries,
     /// By index; none after the entity has answered.
     issued: Vec<Option<PendingPart>>,
     /// Whether they are one operation, such as a send, which fails as a whole.
@@ -30,12 +30,12 @@ impl Conversation {
         &mut self,
         admitted: AdmittedRequest,
         id: TransactionId,
-        mut settle_ranges: NamedDeliveries,
+        mut named: NamedDeliveries,
         of_lock: LockOperation,
     ) -> Done {
-        let tokens = std::mem::take(&mut settle_ranges.tokens).into_iter();
+        let tokens = std::mem::take(&mut named.tokens).into_iter();
         let commands = tokens.map(move |token| of_lock.command(token));
-        self.join(admitted, id, settle_ranges, commands, false).await
+        self.join(admitted, id, named, commands, false).await
     }
 
     /// Joins one operation, which fails as a whole.
@@ -46,8 +46,8 @@ impl Conversation {
         link: u32,
         command: Command,
     ) -> Done {
-        let settle_ranges = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
-        self.join(admitted, id, settle_ranges, std::iter::once(command), true).await
+        let named = NamedDeliveries { keys: vec![0], ..NamedDeliveries::none(link) };
+        self.join(admitted, id, named, std::iter::once(command), true).await
     }
 
     /// Has the entity check operations one by one; those that it would carry out join the
@@ -57,11 +57,11 @@ impl Conversation {
         &mut self,
         admitted: AdmittedRequest,
         id: TransactionId,
-        mut settle_ranges: NamedDeliveries,
+        mut named: NamedDeliveries,
         commands: impl Iterator<Item = Command> + Send,
         is_whole: bool,
     ) -> Done {
-        let number = settle_ranges.link;
+        let number = named.link;
         let link = self.link(number)?;
         let (entity, path) = (link.entity.clone(), Arc::clone(&link.path));
         let (mut checks, mut issued) = (Vec::new(), Vec::new());
@@ -76,21 +76,21 @@ impl Conversation {
                 }
                 Err(rejection) if is_whole => return Err(rejection.into()),
                 Err(rejection) => {
-                    settle_ranges.fail(index, &rejection, |rejection| {
+                    named.fail(index, &rejection, |rejection| {
                         self.wire_error(rejection.clone(), &path)
                     });
                     issued.push(None);
                 }
             }
         }
-        settle_ranges.left = checks.len();
+        named.left = checks.len();
         // The transaction pays only for the operations that it keeps. A request with more checks than
         // its frame has paid for delays all later requests, so there is at most one at a time.
-        let is_wide = checks.len() > settle_ranges.elements.max(1);
+        let is_wide = checks.len() > named.elements.max(1);
         let slot = self.await_answer(
             admitted,
             number,
-            PendingAnswer::Joined(JoinChecks { settle_ranges, issued, is_whole }),
+            PendingAnswer::Joined(JoinChecks { named, issued, is_whole }),
         );
         if is_wide {
             self.handing_over = Some(slot);
@@ -116,17 +116,17 @@ impl Conversation {
         // Counts as progress, although no later request starts.
         self.started_bytes += COMMAND_BYTES;
         let issued = joining.issued.get_mut(index).and_then(Option::take);
-        let settle_ranges = &mut joining.settle_ranges;
-        settle_ranges.left = settle_ranges.left.saturating_sub(1);
+        let named = &mut joining.named;
+        named.left = named.left.saturating_sub(1);
         match (result, issued) {
             (Ok(outcome), Some(issued)) => issued.confirm(&outcome),
             (Ok(_), None) => {}
             // The issued part is dropped, which leaves the operation out.
-            (Err(rejection), _) => settle_ranges.fail(index, &rejection, |rejection| {
+            (Err(rejection), _) => named.fail(index, &rejection, |rejection| {
                 (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
-        if settle_ranges.left == 0 {
+        if named.left == 0 {
             self.handing_over = self.handing_over.filter(|handing_over| *handing_over != slot);
             self.answer_joined(slot);
             self.commit_answered();
@@ -139,7 +139,7 @@ impl Conversation {
         else {
             return;
         };
-        let failed = joining.settle_ranges.failed;
+        let failed = joining.named.failed;
         let notice = if joining.is_whole {
             let error = failed.into_iter().next().map(|failed| Notice::Error(failed.error));
             error.unwrap_or_else(|| Notice::Done(Default::default()))
@@ -179,8 +179,8 @@ impl Conversation {
         let SettleIn { transaction, settle } = settle;
         self.receiver(settle.link)?;
         let of_lock = LockOperation::Settle(self.settlement(&settle)?);
-        let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.join_each(admitted, TransactionId(transaction), settle_ranges, of_lock).await
+        let named = self.named_deliveries(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        self.join_each(admitted, TransactionId(transaction), named, of_lock).await
     }
 }
 
@@ -195,9 +195,8 @@ impl Conversation {
     pub(super) async fn renew_in(&mut self, admitted: AdmittedRequest, renew: RenewIn) -> Done {
         let RenewIn { transaction, renew } = renew;
         self.receiver(renew.link)?;
-        let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.join_each(admitted, TransactionId(transaction), settle_ranges, LockOperation::Renew)
-            .await
+        let named = self.named_deliveries(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.join_each(admitted, TransactionId(transaction), named, LockOperation::Renew).await
     }
 }
 

@@ -355,10 +355,7 @@ mod of_client {
             Management::Topic => ManageOperation::GetTopic(PathOnly { path }),
             Management::UpdateTopic(properties, patch) => {
                 let version = version(&patch);
-                let mut properties = TopicProperties::from(&*properties);
-                if patch.cleared.user_metadata {
-                    properties = properties.replacing();
-                }
+                let properties = TopicProperties::from(&*properties).clearing(patch.cleared);
                 ManageOperation::UpdateTopic(UpdateTopic { path, properties, version })
             }
             Management::CreateSubscription { name, properties, rules } => {

@@ -52,7 +52,7 @@ impl Conversation {
         let mut commands = Vec::with_capacity(count);
         for (index, message) in send.messages.into_iter().enumerate() {
             match inbound(&self.engine.broker, message) {
-                Ok(message) => commands.push((index, link.send(message))),
+                Ok(message) => commands.push((index, link.send_command(message))),
                 Err(rejection) => {
                     let error = self.wire_error(rejection, &link.path);
                     failed.push(FailedSend { index: wire_index(index), error });
@@ -79,10 +79,10 @@ impl Conversation {
         let link = self.sender(send.link)?;
         let mut messages = self.all_inbound(send.messages)?;
         Ok(match messages.pop() {
-            Some(message) if messages.is_empty() => link.send(message),
+            Some(message) if messages.is_empty() => link.send_command(message),
             last => {
                 messages.extend(last);
-                link.send_batch(messages)
+                link.batch_command(messages)
             }
         })
     }
@@ -153,7 +153,7 @@ impl Conversation {
     pub(super) fn send_batch(&mut self, admitted: AdmittedRequest, send: Send) -> Done {
         let number = send.link;
         let messages = self.all_inbound(send.messages)?;
-        let command = self.sender(number)?.send_batch(messages);
+        let command = self.sender(number)?.batch_command(messages);
         self.command(admitted, number, command, PendingAnswer::One(Self::batch_sent))
     }
 

@@ -118,13 +118,8 @@ impl Conversation {
     pub(super) fn settle(&mut self, admitted: AdmittedRequest, settle: &Settle) -> Done {
         self.receiver(settle.link)?;
         let settlement = self.settlement(settle)?;
-        let settle_ranges = self.settle_ranges(settle.link, &settle.ranges, &settle.lock_tokens)?;
-        self.issue_each(
-            admitted,
-            settle_ranges,
-            LockOperation::Settle(settlement),
-            PendingAnswer::Settled,
-        )
+        let named = self.named_deliveries(settle.link, &settle.ranges, &settle.lock_tokens)?;
+        self.issue_each(admitted, named, LockOperation::Settle(settlement), PendingAnswer::Settled)
     }
 
     /// Takes the result for one lock; answers after the last one.
@@ -135,30 +130,27 @@ impl Conversation {
         result: &Result<Outcome, Rejection>,
     ) {
         let pending = self.engine.links.request_mut(slot);
-        let Some((
-            _,
-            path,
-            PendingAnswer::Settled(settle_ranges) | PendingAnswer::Renewed(settle_ranges),
-        )) = pending
+        let Some((_, path, PendingAnswer::Settled(named) | PendingAnswer::Renewed(named))) =
+            pending
         else {
             return;
         };
-        settle_ranges.left = settle_ranges.left.saturating_sub(1);
+        named.left = named.left.saturating_sub(1);
         match result {
             Ok(Outcome::Renewed(at)) => {
-                settle_ranges.until = Some(settle_ranges.until.map_or(*at, |until| until.min(*at)));
+                named.until = Some(named.until.map_or(*at, |until| until.min(*at)));
             }
             Ok(_) => {}
-            Err(rejection) => settle_ranges.fail(index, rejection, |rejection| {
+            Err(rejection) => named.fail(index, rejection, |rejection| {
                 (&self.engine.broker.refuse(rejection.clone(), &path)).into()
             }),
         }
-        let (is_done, link) = (settle_ranges.left == 0, settle_ranges.link);
-        let wants_next = settle_ranges.wants_next();
-        let token = settle_ranges.tokens.get(index).copied();
-        let settled = token.and_then(|token| self.settled_by(result, token)).unwrap_or(link);
+        let (is_done, link) = (named.left == 0, named.link);
+        let wants_next = named.wants_next();
+        let token = named.tokens.get(index).copied();
+        let settled = token.and_then(|token| self.remove_if_over(result, token)).unwrap_or(link);
         if is_done {
-            self.answer_keyed(slot);
+            self.answer_named(slot);
             // The receiver may now have more unsettled deliveries.
             self.engine.links.update_limits(settled);
         } else if wants_next {
@@ -166,7 +158,7 @@ impl Conversation {
         }
     }
 
-    pub(super) fn answer_keyed(&mut self, slot: usize) {
+    pub(super) fn answer_named(&mut self, slot: usize) {
         match self.engine.links.remove_request(slot) {
             Some(PendingRequest {
                 id,
@@ -189,7 +181,11 @@ impl Conversation {
 
     /// Applies the result of a settlement or renewal to its delivery; returns the link of the
     /// delivery if it is no longer unsettled.
-    fn settled_by(&mut self, result: &Result<Outcome, Rejection>, token: LockToken) -> Option<u32> {
+    fn remove_if_over(
+        &mut self,
+        result: &Result<Outcome, Rejection>,
+        token: LockToken,
+    ) -> Option<u32> {
         let is_over = match result {
             Ok(Outcome::Renewed(until)) => {
                 self.engine.links.unsettled.record_renewal(token, *until);
@@ -294,7 +290,7 @@ bodies! {
 impl Conversation {
     pub(super) fn renew(&mut self, admitted: AdmittedRequest, renew: &Renew) -> Done {
         self.receiver(renew.link)?;
-        let settle_ranges = self.settle_ranges(renew.link, &renew.ranges, &renew.lock_tokens)?;
-        self.issue_each(admitted, settle_ranges, LockOperation::Renew, PendingAnswer::Renewed)
+        let named = self.named_deliveries(renew.link, &renew.ranges, &renew.lock_tokens)?;
+        self.issue_each(admitted, named, LockOperation::Renew, PendingAnswer::Renewed)
     }
 }

@@ -185,7 +185,7 @@ impl Conversation {
             named.tokens.iter().map(|token| of_lock.command(*token)).collect();
         let slot = self.await_answer(admitted, number, expect(named));
         if commands.is_empty() {
-            self.answer_keyed(slot);
+            self.answer_named(slot);
         }
         let mut ticket = self.engine.links.tickets(commands.len() as u64);
         for (index, command) in commands.into_iter().enumerate() {
@@ -214,7 +214,7 @@ impl Conversation {
 
     /// Resolves delivery numbers or tokens. Numbers without an unsettled delivery of this link fail
     /// in ranges, so their count does not matter.
-    pub(super) fn settle_ranges(
+    pub(super) fn named_deliveries(
         &mut self,
         number: u32,
         ranges: &[Range],

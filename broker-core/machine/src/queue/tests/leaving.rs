@@ -23,7 +23,7 @@ struct Handed {
 impl Handed {
     fn ended(&self, departure: &Departure) -> Command {
         let departures = vec![departure.clone(); self.numbers.len()];
-        Command::TransferOut { list: self.list, departures }
+        Command::EndTransfer { list: self.list, departures }
     }
 }
 

@@ -142,7 +142,10 @@ fn command_visits_at_most_its_announced_steps() {
         stand.weigh(main, Command::Attach { receiver: link, mode });
         for (delivery_limit, drain) in [(1, Drain::No), (40, Drain::Yes)] {
             let byte_limit = u64::MAX;
-            stand.weigh(main, Command::Grant { receiver: link, delivery_limit, byte_limit, drain });
+            stand.weigh(
+                main,
+                Command::SetCredit { receiver: link, delivery_limit, byte_limit, drain },
+            );
         }
     }
     for holder in [7, 9, 2] {
@@ -261,7 +264,7 @@ fn overlays_count_in_delivered_and_removed_messages() {
     assert_eq!(stand.queue.kept_in_memory().messages, COUNT * (1 + TIMES));
     let receiver = ReceiverId(2);
     stand.ask(Command::Attach { receiver, mode: ReceiveMode::PeekLock });
-    stand.ask(Command::Grant {
+    stand.ask(Command::SetCredit {
         receiver,
         delivery_limit: COUNT,
         byte_limit: u64::MAX,

@@ -2,15 +2,13 @@
 //! (FWD-12, FWD-15, FWD-23, FWD-28, FWD-32).
 
 use super::{Exit, List};
-use crate::change::{Change, DeadLetterCause, Durability, Removal};
+use crate::change::{Change, Durability, Removal};
 use crate::command::Outcome;
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::queue::Queue;
-use crate::queue::dead_letter::verdict;
-use crate::queue::settle::overlay_bytes;
 use crate::time::TimeSpan;
 use crate::transfer::{Departure, ListNumber};
 use crate::{Ctx, Machine, StepOutput};
@@ -273,50 +271,6 @@ impl Queue {
         self.dead_letter_transfer(sequence, reason, description, ctx, step);
         self.transfers.block_until(exit, ctx.stage);
     }
-
-    /// Moves a message into the queue for messages that cannot be forwarded (FWD-16, FWD-18).
-    pub(super) fn dead_letter_transfer(
-        &mut self,
-        sequence: SequenceNumber,
-        reason: &str,
-        description: &str,
-        ctx: &Ctx<'_>,
-        step: &mut StepOutput,
-    ) {
-        let Some(slot) = self.slots.get(sequence) else { return };
-        let delivery_count = slot.delivery_count;
-        self.dead_letter_counted(sequence, delivery_count, reason, description, ctx, step);
-    }
-
-    fn dead_letter_counted(
-        &mut self,
-        sequence: SequenceNumber,
-        delivery_count: u32,
-        reason: &str,
-        description: &str,
-        ctx: &Ctx<'_>,
-        step: &mut StepOutput,
-    ) {
-        let verdict = verdict(reason, description);
-        step.bytes_added += overlay_bytes(verdict.as_ref());
-        let change = Change::DeadLettered {
-            sequence,
-            into: self.config.forwarding.failures_into,
-            delivery_count,
-            properties: None,
-            verdict,
-            cause: cause_of(reason),
-        };
-        self.change(change, Durability::Sync, ctx, step);
-    }
-}
-
-/// Returns the cause that the metrics count.
-fn cause_of(reason: &str) -> DeadLetterCause {
-    if reason == Condition::MaxTransferCopiesExceeded.reason_code() {
-        return DeadLetterCause::CopyCount;
-    }
-    DeadLetterCause::Forwarding
 }
 
 /// Returns the first `chars_max` characters of a text.

@@ -4,7 +4,8 @@
 //!            ForwardTo, ForwardDeadLetteredMessagesTo: durable and unlocked      Taken
 //!  Active ──────────────────► waiting ──hand over──► transferring ────────────────────► gone
 //!  Pending (send-via) ──────────┘  ▲                   │       │ Refused
-//!                                  └── not taken yet ──┘       └──────► transfer dead-letter queue
+//!                     │            └── not taken yet ──┘       └──────► transfer dead-letter queue
+//!                     └── hops used up ──────────────────────────────────► transfer dead-letter queue
 //! ```
 //!
 //! After a list, these messages wait again (`depart.rs`): not tried, not admitted for a reason that

@@ -102,7 +102,7 @@ impl Stand {
 
     /// Reports results for the last list.
     fn ended(&mut self, departures: Vec<Departure>) -> Vec<u64> {
-        self.turn(Some(Command::TransferOut { list: self.list, departures }))
+        self.turn(Some(Command::EndTransfer { list: self.list, departures }))
     }
 }
 

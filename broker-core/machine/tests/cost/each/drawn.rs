@@ -170,7 +170,7 @@ impl Random {
             4 => {
                 let (list, count) = self.of(&world.lists).unwrap_or((ListNumber(1), 1));
                 let departures = vec![Departure::Taken; count];
-                Command::TransferOut { list, departures }
+                Command::EndTransfer { list, departures }
             }
             5 => Command::TransferFromPeer {
                 source: PeerSource { broker: 7, entity: EntityId(9), sub_queue: SubQueue::Main },
@@ -181,7 +181,7 @@ impl Random {
             8 => Command::CancelReceive { call: Ticket(world.tickets.saturating_sub(1)) },
             9 => Command::ReceiveDeferred { mode, sequences, holder: None },
             10 => Command::Attach { receiver: link, mode },
-            11 => Command::Grant {
+            11 => Command::SetCredit {
                 receiver: link,
                 delivery_limit: 3,
                 byte_limit: 10_000,

@@ -31,7 +31,7 @@ impl World<'_, Topic> {
             };
             let refused = |_| Departure::Refused { reason: "r".into(), description: "d".into() };
             let departures = (0..count).map(refused).collect();
-            self.ask(Command::TransferOut { list, departures });
+            self.ask(Command::EndTransfer { list, departures });
         }
         panic!("{} messages rest", resting(self));
     }

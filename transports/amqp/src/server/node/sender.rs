@@ -21,9 +21,7 @@ use crate::link::Assembly;
 use crate::message::{BATCH_COUNT_MAX, BATCH_FORMAT, BatchError, unpack};
 use crate::server::book::TransactionBook;
 use crate::server::conversation::Conversation;
-use crate::server::work::{
-    AwaitedAnswers, Inbound, Messages, PartKind, PendingAnswer, PermittedWork,
-};
+use crate::server::work::{AwaitedAnswers, Inbound, Messages, PartKind, PendingAnswer, UnpaidWork};
 use crate::state::DeliveryState;
 
 /// A link on which a client sends.
@@ -114,7 +112,7 @@ impl Conversation {
         match self.nodes.get_mut(&link) {
             Some(Node::Sender(sender)) => {
                 let number = sender.number;
-                match self.read(link, part.message_format, whole) {
+                match self.parse_delivery(link, part.message_format, whole) {
                     Ok(messages) => {
                         let arrived = CompleteDelivery { delivery, transaction, messages };
                         self.gather(link, number, arrived).await;
@@ -149,7 +147,7 @@ impl Conversation {
         let CompleteDelivery { delivery, transaction, messages } = arrived;
         let is_alone = transaction.is_some() || matches!(messages, DeliveryContent::Batch(_));
         let messages = match (&mut self.grouped_work, messages) {
-            (Some(PermittedWork::Send(gathered)), DeliveryContent::One(content)) => {
+            (Some(UnpaidWork::Send(gathered)), DeliveryContent::One(content)) => {
                 return gathered.push(delivery, content);
             }
             (_, DeliveryContent::One(content)) => Messages::Each(vec![content]),
@@ -160,8 +158,8 @@ impl Conversation {
         let deliveries = vec![delivery];
         let inbound = Inbound { link, number, transaction, deliveries, messages, bytes };
         match is_alone {
-            true => self.when_room(PermittedWork::Send(inbound)).await,
-            false => self.grouped_work = Some(PermittedWork::Send(inbound)),
+            true => self.when_permitted(UnpaidWork::Send(inbound)).await,
+            false => self.grouped_work = Some(UnpaidWork::Send(inbound)),
         }
     }
 
@@ -255,7 +253,7 @@ impl Conversation {
         }
     }
 
-    fn read(
+    fn parse_delivery(
         &self,
         link: LinkId,
         message_format: u32,
@@ -306,10 +304,10 @@ impl Conversation {
         let take = |content| -> InboundMessage { self.engine.broker.inbound_content(content) };
         let mut commands: Vec<Command> = match messages {
             Messages::Each(contents) => {
-                contents.into_iter().map(|content| at.send(take(content))).collect()
+                contents.into_iter().map(|content| at.send_command(take(content))).collect()
             }
             Messages::Batch(contents) => {
-                vec![at.send_batch(contents.into_iter().map(take).collect())]
+                vec![at.batch_command(contents.into_iter().map(take).collect())]
             }
         };
         if let Some(id) = transaction {
@@ -333,7 +331,7 @@ impl Conversation {
     /// Answers a delivery that is durably stored or was refused (AMQP-41). If the entity was
     /// deleted, the link is detached too: clients attach it again, possibly to a new entity of the
     /// same name (AMQP-79).
-    pub(in crate::server) fn stored(
+    pub(in crate::server) fn answer_delivery(
         &mut self,
         number: u32,
         delivery: Option<ReceivedId>,

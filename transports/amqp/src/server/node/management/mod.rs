@@ -55,7 +55,7 @@ use crate::connection::{LinkId, SessionId};
 use crate::error::AmqpError;
 use crate::server::conversation::Conversation;
 use crate::server::outcomes::is_lock_lost;
-use crate::server::work::{PendingAnswer, PermittedWork, ReplyAddress};
+use crate::server::work::{PendingAnswer, ReplyAddress, UnpaidWork};
 
 const NAMES: Names = Names { code: "statusCode", description: "statusDescription" };
 /// Maximum size of a request without contents, in bytes; it is enough for the maximum number of
@@ -91,10 +91,10 @@ impl Conversation {
             Ok(OperationPlan::Commands { entity, commands, read, memo }) => {
                 let transaction = request.transaction.map(|id| (id, link.session()));
                 let plan = CommandPlan { reply_address, entity, commands, read, memo, transaction };
-                self.when_room(PermittedWork::Request(Box::new(plan))).await;
+                self.when_permitted(UnpaidWork::Request(Box::new(plan))).await;
             }
             Ok(OperationPlan::InBackground(asking)) => {
-                self.when_room(PermittedWork::RequestInBackground(reply_address, asking)).await;
+                self.when_permitted(UnpaidWork::RequestInBackground(reply_address, asking)).await;
             }
             Err(error) => self.answer_managed(reply_address, Err(error)),
         }
