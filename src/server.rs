@@ -151,6 +151,7 @@ const fn store_hint(error: &StoreError) -> &'static str {
         }
         StoreError::Failed(_)
         | StoreError::Unknown
+        | StoreError::Unavailable(_)
         | StoreError::Fenced { .. }
         | StoreError::Gone => {
             "; choose another directory with --data-dir or server.data_dir, or keep messages in \

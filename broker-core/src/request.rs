@@ -19,6 +19,9 @@ use crate::store::StoreError;
 use crate::traced::{CommandTrace, TraceRecorder};
 use crate::transfer::claim::TransferClaim;
 
+/// Name of a content in refusals.
+const MESSAGE: &str = "the content of a message";
+
 /// An outcome in the form for clients: with references to contents, and the entrance of a session.
 pub type Outcome =
     peeklock_model::command::Outcome<ReceivedMessage, ContentRef, Option<SessionEntrance>>;
@@ -44,6 +47,26 @@ pub struct LoadedMessage {
 }
 
 impl ReceivedMessage {
+    /// Returns the refusal of a message whose contents could not all be loaded: `ServerBusy` if the
+    /// store is not available at present, otherwise `InternalError`.
+    #[must_use]
+    pub fn unreadable(&self) -> Rejection {
+        let contents = std::iter::once(&self.content).chain(&self.overlays);
+        let mut errors = contents.filter_map(ContentRef::known_error);
+        let is_unavailable = errors.any(|error| error.is_unavailable());
+        unreadable(MESSAGE, is_unavailable)
+    }
+
+    /// Returns the refusal of a delivery whose contents could not all be loaded. A message without
+    /// a lock is removed and lost, so the refusal is never `ServerBusy` (ERR-06).
+    #[must_use]
+    pub fn undeliverable(&self) -> Rejection {
+        match self.facts.lock {
+            Some(_) => self.unreadable(),
+            None => unreadable(MESSAGE, false),
+        }
+    }
+
     /// Loads the message with all overlays set since it was sent. May wait for the disk; call it
     /// outside the broker's arbiters.
     ///
@@ -84,6 +107,31 @@ pub enum MessageReadError {
     /// The stored bytes are not a message.
     #[error(transparent)]
     Content(#[from] ContentError),
+}
+
+impl MessageReadError {
+    /// Returns the refusal of a request for `what`, such as `the content of a message`.
+    #[must_use]
+    pub fn refusal(&self, what: &str) -> Rejection {
+        unreadable(what, matches!(self, Self::Store(error) if error.is_unavailable()))
+    }
+}
+
+/// Returns the refusal of a session state that could not be loaded.
+#[must_use]
+pub fn unreadable_state(state: &ContentRef) -> Rejection {
+    let is_unavailable = state.known_error().is_some_and(|error| error.is_unavailable());
+    unreadable("the state of a session", is_unavailable)
+}
+
+/// Returns the refusal of a request for a content that cannot be read, or not at present.
+fn unreadable(what: &str, is_unavailable: bool) -> Rejection {
+    match is_unavailable {
+        true => Rejection::server_busy(format!(
+            "{what} cannot be read because the store is not available; try again later"
+        )),
+        false => Rejection::internal(format!("{what} cannot be read")),
+    }
 }
 
 /// A command for an entity, with its reply.

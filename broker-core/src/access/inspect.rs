@@ -319,7 +319,7 @@ impl Access {
 
     fn unreadable(&self, path: &str, error: &MessageReadError) -> BrokerError {
         tracing::error!(path, %error, "content cannot be read");
-        self.broker.refuse(Rejection::internal("the stored content cannot be read"), path)
+        self.broker.refuse(error.refusal("the stored content"), path)
     }
 
     /// Sends an inquiry to an entity, with room from the budget of management.

@@ -225,6 +225,12 @@ impl FaultStore {
         self.reads.let_go(place)
     }
 
+    /// Lets a waiting read fail because the store is not available. Returns whether it exists and
+    /// its caller still waits.
+    pub fn refuse_read(&self, place: usize) -> bool {
+        self.reads.end(place, Err(StoreError::Unavailable("as the test wants it".into())))
+    }
+
     /// From now on, each answer to an asynchronous call, and each slice of a scan, waits for the
     /// driver.
     pub fn hold_answers(&self) {

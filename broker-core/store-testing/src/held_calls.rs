@@ -11,7 +11,10 @@ use peeklock_store::{RecordSlice, Records, StoreError};
 
 /// Calls that wait for the driver, in the order of their start; none while calls are not held.
 #[derive(Default)]
-pub(super) struct HeldCalls(Mutex<Option<Vec<oneshot::Sender<()>>>>);
+pub(super) struct HeldCalls(Mutex<Option<Vec<HeldCall>>>);
+
+/// Ends a call with this result.
+type HeldCall = oneshot::Sender<Result<(), StoreError>>;
 
 /// A content that is not loaded.
 struct HeldContent {
@@ -38,13 +41,19 @@ impl HeldCalls {
 
     /// Lets the call at this position end. Returns whether it exists and its caller still waits.
     pub(super) fn let_go(&self, place: usize) -> bool {
+        self.end(place, Ok(()))
+    }
+
+    /// Ends the call at this position, which may fail. Returns whether it exists and its caller
+    /// still waits.
+    pub(super) fn end(&self, place: usize, result: Result<(), StoreError>) -> bool {
         let mut held = self.lock();
         let Some(waiting) = held.as_mut().filter(|waiting| place < waiting.len()) else {
             return false;
         };
         let release = waiting.remove(place);
         drop(held);
-        release.send(()).is_ok()
+        release.send(result).is_ok()
     }
 
     /// Waits for the driver if calls are held.
@@ -56,7 +65,7 @@ impl HeldCalls {
         }) else {
             return Ok(());
         };
-        released.await.map_err(|_| StoreError::Failed("the process has ended".into()))
+        released.await.unwrap_or_else(|_| Err(StoreError::Failed("the process has ended".into())))
     }
 
     /// Replaces a loaded content by a held one, if calls are held.
@@ -68,7 +77,7 @@ impl HeldCalls {
         *content = ContentRef::Stored(Arc::new(HeldContent { bytes, reads: Arc::clone(self) }));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<oneshot::Sender<()>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<HeldCall>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

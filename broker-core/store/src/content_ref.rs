@@ -12,7 +12,14 @@ use bytes::Bytes;
 
 use crate::StoreError;
 
-/// Content that may have to be read first. Stores that keep contents on disk implement it.
+/// Content that may have to be read first. Stores that keep contents on disk, or on another machine,
+/// implement it.
+///
+/// The caller has room for the bytes before it loads them, so a store needs no bound on the bytes
+/// of all loads. It does need a bound on time, since only the store can end its request to the
+/// medium: each load ends within a limit of the store, if necessary with
+/// [`StoreError::Unavailable`]. Any other error means that the content is lost: callers count the
+/// delivery of the message as failed. A load may be dropped, repeated, and run next to others.
 #[async_trait]
 pub trait StoredContent: Send + Sync {
     /// Length in bytes, known without reading the content. A caller of `load` must have room for
@@ -41,6 +48,27 @@ pub trait StoredContent: Send + Sync {
 pub(crate) fn range_within(length_of_content: usize, from: u64, length: u64) -> Range<usize> {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(length_of_content);
     place(from)..place(from.saturating_add(length))
+}
+
+/// A content whose load has failed.
+struct FailedContent {
+    length: u64,
+    error: StoreError,
+}
+
+#[async_trait]
+impl StoredContent for FailedContent {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn cached(&self) -> Option<Result<Bytes, StoreError>> {
+        Some(Err(self.error.clone()))
+    }
+
+    async fn load(&self) -> Result<Bytes, StoreError> {
+        Err(self.error.clone())
+    }
 }
 
 /// A pinned reference to the content or to an overlay of a message.
@@ -79,6 +107,22 @@ impl ContentRef {
         match self {
             Self::Loaded(bytes) => Ok(bytes.clone()),
             Self::Stored(stored) => stored.load().await,
+        }
+    }
+
+    /// A reference to a content of `length` bytes whose load has failed. It returns the error
+    /// without waiting.
+    #[must_use]
+    pub fn failed(length: u64, error: StoreError) -> Self {
+        Self::Stored(Arc::new(FailedContent { length, error }))
+    }
+
+    /// The error of the content, if it is known without waiting.
+    #[must_use]
+    pub fn known_error(&self) -> Option<StoreError> {
+        match self {
+            Self::Loaded(_) => None,
+            Self::Stored(stored) => stored.cached().and_then(Result::err),
         }
     }
 

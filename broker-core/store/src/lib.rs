@@ -49,12 +49,24 @@ pub enum StoreError {
         /// The epoch of the shard.
         current: u64,
     },
+    /// The medium did not answer within the time limit of the store, or cannot work at present.
+    /// Nothing is damaged: a later call may succeed.
+    #[error("the store is not available: {0}")]
+    Unavailable(Arc<str>),
     /// Stored bytes differ from the written ones.
     #[error("stored data is damaged: {0}")]
     Damaged(Arc<str>),
     /// The content was dropped. Only an unpinned reference can meet this.
     #[error("the content no longer exists")]
     Gone,
+}
+
+impl StoreError {
+    /// Whether a later call may succeed although this one has failed.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
 }
 
 /// Names an independent sequence of a store. The number of shards is fixed when the store is

@@ -10,7 +10,7 @@ use peeklock_core::machine::StageNumber;
 use peeklock_core::message::Content;
 use peeklock_core::request::{Outlet, Released};
 use peeklock_core::shell::writer::ShardWriter;
-use peeklock_core::store::{Key, Shard, Store};
+use peeklock_core::store::{Key, Shard, Store, StoreError};
 use peeklock_core::transfer::ListNumber;
 use peeklock_core::transfer::claim::TransferEnd;
 use peeklock_store_testing::{FaultStore, block_on};
@@ -59,12 +59,26 @@ pub struct ListEnded {
     pub end: TransferEnd,
 }
 
-/// Polls a future that is ready, because the fault store has all contents in memory.
-pub fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("contents of this store are in memory"),
+/// Runs a load to its end. `refuses` decides about each held read whether it fails because the
+/// store is not available; then there is no result.
+pub fn load<T>(
+    store: &FaultStore,
+    mut refuses: impl FnMut() -> bool,
+    loading: impl Future<Output = Result<T, StoreError>>,
+) -> Option<T> {
+    let mut loading = pin!(loading);
+    loop {
+        match loading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(loaded)) => return Some(loaded),
+            Poll::Ready(Err(error)) => {
+                assert!(error.is_unavailable(), "a content is lost: {error}");
+                return None;
+            }
+            Poll::Pending => {
+                let has_ended = if refuses() { store.refuse_read(0) } else { store.let_read(0) };
+                assert!(has_ended, "a load waits for something else");
+            }
+        }
     }
 }
 

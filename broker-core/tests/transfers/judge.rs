@@ -74,7 +74,7 @@ impl Image {
                 "messages are stored in {id}, which is no entity"
             );
             let mut contents = Vec::new();
-            store.pin(&keys, &mut contents);
+            store.image().pin(&keys, &mut contents);
             for (place, content) in places.into_iter().zip(contents) {
                 let content = content.unwrap_or_else(|| panic!("{place:?} has no content"));
                 let bytes = content.loaded().expect("it is in memory").clone();

@@ -105,7 +105,8 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
     }
 }
 
-/// FND-02, FND-03, DUP-14: no message is lost or doubled. FWD-10: in the order of the source.
+/// FND-02, FND-03, DUP-14: no message is lost or doubled, also if the store cannot load contents
+/// for a while. FWD-10: in the order of the source.
 /// FWD-12, FWD-13: hops. FWD-25: a forwarded message is no longer counted. FWD-01, VIA-01:
 /// forwarding continues once the store works again. TXN-01, TXN-15: the parts of a transaction are
 /// there together. TOP-25, TOP-26, TOP-28: the catch-all of a topic gets exactly the messages that

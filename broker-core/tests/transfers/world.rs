@@ -126,6 +126,8 @@ pub struct World {
     next_ticket: u64,
     next_marker: u64,
     locks: bool,
+    /// Whether contents must be read from the store.
+    holds_reads: bool,
     judge: Judge,
     seen: Seen,
     fuse: Rc<Cell<bool>>,
@@ -166,6 +168,7 @@ impl World {
         };
         let locks = random.one_in(2);
         let may_absorb = random.one_in(3);
+        let holds_reads = random.one_in(2);
         let store = FaultStore::new(SHARDS, 1 << 40);
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
@@ -192,6 +195,7 @@ impl World {
             next_ticket: 1,
             next_marker: 1,
             locks,
+            holds_reads,
             judge: Judge { in_order: !locks, may_absorb, ..Judge::default() },
             seen: Seen::default(),
             fuse: Rc::default(),
@@ -201,6 +205,7 @@ impl World {
             traced,
             lines: Vec::new(),
         };
+        world.hold_reads();
         for place in 0..FAN {
             let entity = world.create(place);
             world.entities.push(entity);
@@ -267,6 +272,12 @@ impl World {
             assert_eq!(place.map(|place| place.entity), Some(end), "{marker} is at {place:?}");
         }
         world.planned.is_none()
+    }
+
+    fn hold_reads(&self) {
+        if self.holds_reads {
+            self.store.hold_reads();
+        }
     }
 
     pub const fn seen(&self) -> &Seen {

@@ -71,7 +71,8 @@ impl Received {
         let facts = received.facts;
         let loaded = received.load().await.map_err(|error| {
             let sequence = facts.sequence;
-            Rejection::internal(format!("content of message {sequence} cannot be read: {error}"))
+            tracing::error!(sequence_number = sequence.0, %error, "content cannot be read");
+            error.refusal(&format!("the content of message {sequence}"))
         })?;
         let (mut message, dead_letter_source) = (loaded.message, loaded.dead_letter_source);
         let own_time_to_live = message.time_to_live;

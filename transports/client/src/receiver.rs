@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
 use peeklock_core::command::{ReceiveMode, ReceivedMessage};
+use peeklock_core::condition::Condition;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::message::Value;
@@ -110,7 +111,7 @@ impl Receiver {
     ) -> Result<Vec<Received>, BrokerError> {
         let receive = Request::Receive { count_max, wait: wait.into() };
         let answer = self.link.ask_until(receive, Box::pin(stop)).await?;
-        self.read(answer).await
+        self.read(answer, self.mode() == ReceiveMode::ReceiveAndDelete).await
     }
 
     /// Returns a stream of messages, each requested after the previous one was taken. The stream
@@ -397,14 +398,16 @@ impl Receiver {
     }
 
     async fn messages(&self, request: Request) -> Result<Vec<Received>, BrokerError> {
+        let is_peek = matches!(request, Request::Peek { .. });
+        let are_removed = self.mode() == ReceiveMode::ReceiveAndDelete && !is_peek;
         let answer = self.link.ask(request).await?;
-        self.read(answer).await
+        self.read(answer, are_removed).await
     }
 
     /// Loads the content of all messages. If one is unreadable it is abandoned, so that it becomes
     /// a dead letter in the end and does not block the queue; the others are released uncounted and
-    /// the error is returned.
-    async fn read(&self, answer: Answer) -> Result<Vec<Received>, BrokerError> {
+    /// the error is returned. While the store is not available, all are released uncounted.
+    async fn read(&self, answer: Answer, are_removed: bool) -> Result<Vec<Received>, BrokerError> {
         let received = match answer {
             Answer::Received(received) => received,
             other => return Err(self.link.unexpected(&other)),
@@ -416,11 +419,14 @@ impl Receiver {
             let token = message.facts.lock.map(|lock| lock.token);
             match Received::load(&message).await {
                 Ok(message) => messages.push(message),
+                // A removed message is lost, so the error must not ask for a repetition (ERR-06).
+                Err(_) if are_removed => {
+                    unread.push((token, self.link.refuse(message.undeliverable())));
+                }
                 Err(rejection) => unread.push((token, self.link.refuse(rejection))),
             }
         }
-        let is_removed = self.mode() == ReceiveMode::ReceiveAndDelete && !messages.is_empty();
-        if unread.is_empty() || is_removed {
+        if unread.is_empty() || (are_removed && !messages.is_empty()) {
             for (_, error) in unread {
                 // The other messages are already removed from the entity, so return them.
                 tracing::error!(path = self.path(), %error, "a received message is lost");
@@ -428,7 +434,9 @@ impl Receiver {
             back.tokens.clear();
             return Ok(messages);
         }
-        let bad: Vec<LockToken> = unread.iter().filter_map(|(token, _)| *token).collect();
+        let is_lost = |error: &BrokerError| error.condition() != Condition::ServerBusy;
+        let bad = unread.iter().filter(|(_, error)| is_lost(error));
+        let bad: Vec<LockToken> = bad.filter_map(|(token, _)| *token).collect();
         back.tokens.retain(|token| !bad.contains(token));
         drop(back);
         let abandon = Settlement::Abandon { properties: Vec::new(), delay: None };

@@ -117,7 +117,7 @@ pub(crate) async fn load(received: &ReceivedMessage) -> Result<LoadedMessage, Re
     received.load().await.map_err(|error| {
         let sequence_number = received.facts.sequence.0;
         tracing::error!(sequence_number, %error, "message cannot be read");
-        Refusal::from(Rejection::internal("the content of the message cannot be read"))
+        Refusal::from(error.refusal("the content of the message"))
     })
 }
 

@@ -147,8 +147,8 @@ impl Arrivals {
         self.fetches.drain(..)
     }
 
-    /// Stores fetched contents in their mail. A content that cannot be read stays a reference,
-    /// which the receiver of the message detects.
+    /// Stores fetched contents in their mail. For a content that cannot be read, a reference with
+    /// the error takes its place, which the receiver of the message detects.
     pub fn fetched(&mut self, fetched: Fetched) {
         let Fetched { link, contents: list } = fetched;
         let Some(of_link) = self.links.get_mut(&link) else { return };
@@ -156,13 +156,8 @@ impl Arrivals {
             let at =
                 place.number.checked_sub(of_link.first).and_then(|at| usize::try_from(at).ok());
             let Some(waiting) = at.and_then(|at| of_link.waiting.get_mut(at)) else { continue };
-            match result {
-                Ok(bytes) => {
-                    if let Some(content) = content_at(&mut waiting.released, place.part) {
-                        *content = ContentRef::Loaded(bytes);
-                    }
-                }
-                Err(error) => tracing::error!(%error, "content cannot be fetched"),
+            if let Some(content) = content_at(&mut waiting.released, place.part) {
+                *content = fetched_content(content.length(), result);
             }
             waiting.missing = waiting.missing.saturating_sub(1);
             if waiting.missing == 0 && at == Some(0) {
@@ -349,7 +344,7 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
         let ContentRef::Stored(stored) = content else { continue };
         match stored.cached() {
             Some(Ok(bytes)) => *content = ContentRef::Loaded(bytes),
-            Some(Err(error)) => tracing::error!(%error, "content cannot be fetched"),
+            Some(result @ Err(_)) => *content = fetched_content(stored.length(), result),
             None => {
                 let stored = Arc::clone(stored);
                 let loading: Loading = Box::pin(async move { stored.load().await });
@@ -363,6 +358,17 @@ fn load(released: &mut Released, link: u32, number: u64, fetches: &mut Vec<Fetch
         }
     }
     missing
+}
+
+/// Returns the fetched content, or a reference with the error.
+fn fetched_content(length: u64, result: Result<Bytes, StoreError>) -> ContentRef {
+    match result {
+        Ok(bytes) => ContentRef::Loaded(bytes),
+        Err(error) => {
+            tracing::error!(%error, "content cannot be fetched");
+            ContentRef::failed(length, error)
+        }
+    }
 }
 
 /// Item in the mailbox of a connection.

@@ -1,6 +1,8 @@
 //! Contents: new, kept and shared, and readable while a pin exists. `store_conformance.rs` runs the
 //! scenarios of this file.
 
+use std::task::{Context, Poll, Waker};
+
 use super::*;
 
 type Scenario = (&'static str, fn(&Subject<'_>));
@@ -15,6 +17,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("pinned content stays readable after its record is gone", pinned_content),
     ("empty and large contents are kept", sizes),
     ("a range of a content is read without the rest", ranges),
+    ("loads run next to each other, and may be dropped and repeated", concurrent_loads),
 ];
 
 fn new_content(subject: &Subject<'_>) {
@@ -230,6 +233,48 @@ fn ranges(subject: &Subject<'_>) {
             }
         }
         assert_eq!(pinned.iter().flatten().count(), 2 * keys.len());
+    });
+}
+
+/// The broker loads many contents at a time, in any order, and drops loads of clients that have
+/// left.
+fn concurrent_loads(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    let body = |number: u64| {
+        let length = if number.is_multiple_of(10) { 700_000 } else { 3_000 };
+        vec![number.to_le_bytes()[0]; length]
+    };
+    let keys: Vec<Key> = (0..100u64).map(|number| key(1, &number.to_be_bytes())).collect();
+    for (number, key) in (0..).zip(&keys) {
+        owner.put_content(key, &body(number));
+    }
+    subject.check_twice(owner, |store| {
+        let mut pinned = Vec::new();
+        store.pin_unloaded(&keys, &mut pinned);
+        let mut pending = Vec::new();
+        for (number, content) in (0..).zip(pinned.iter().flatten()) {
+            assert_eq!(content.length(), body(number).len() as u64, "known before the load");
+            let mut dropped = Box::pin(content.load());
+            drop(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+            drop(dropped);
+            let mut loading = Box::pin(content.load());
+            match loading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(loaded) => assert!(loaded.is_ok_and(|found| found == body(number))),
+                Poll::Pending => pending.push((number, loading)),
+            }
+        }
+        // The last one ends while the first are still waiting for their caller.
+        while let Some((number, loading)) = pending.pop() {
+            assert!(read(loading) == body(number), "content {number} is another one");
+        }
+        for (number, content) in (0..).zip(pinned.iter().flatten()) {
+            assert!(load(content) == body(number), "content {number} cannot be loaded again");
+            if let ContentRef::Stored(stored) = content
+                && let Some(found) = stored.cached()
+            {
+                assert!(found.is_ok_and(|found| found == body(number)));
+            }
+        }
     });
 }
 

@@ -10,7 +10,7 @@ use peeklock_core::time::TimeSpan;
 use peeklock_core::transaction::{Operation, Part};
 
 use super::{CommandKind, FAN, TOPIC, World, sent_in};
-use crate::ground::marker;
+use crate::ground::{load, marker};
 
 impl World {
     /// Passes outputs of the broker to the clients.
@@ -45,8 +45,14 @@ impl World {
                 }
                 (CommandKind::Receive, Ok(Outcome::Received(messages))) => {
                     for message in messages {
-                        let marker = marker(message.content.loaded().unwrap().clone());
                         let lock = message.facts.lock.expect("it is received under lock");
+                        let loading = message.content.load();
+                        let refuses = || self.odds.unknown > 0 && self.random.one_in(10);
+                        let Some(content) = load(&self.store, refuses, loading) else {
+                            self.release(&path, message.facts.sub_queue, lock.token);
+                            continue;
+                        };
+                        let marker = marker(content);
                         let Some(place) = self.judge.last.places.get(&marker) else {
                             panic!("{marker} is delivered and not stored");
                         };
@@ -59,6 +65,17 @@ impl World {
                 }
                 (_, Ok(_) | Err(_)) => {}
             }
+        }
+    }
+
+    /// Gives back a message whose content the store could not load, as transports do.
+    fn release(&mut self, path: &str, sub_queue: SubQueue, token: LockToken) {
+        self.seen.unread_deliveries += 1;
+        let place = self.entities.iter().position(|one| one.path == path && !one.closed);
+        if let Some(place) = place {
+            let settlement = Settlement::Release;
+            let release = Command::Settle { token, settlement };
+            self.submit(place, sub_queue, release, CommandKind::Other);
         }
     }
 

@@ -31,6 +31,7 @@ impl World {
         take(&self.ended);
         take(&self.unknown);
         self.store = store;
+        self.hold_reads();
         self.writers = writers(&self.store, SHARDS, &self.unknown);
         self.asked.clear();
         self.outlet = Arc::default();

@@ -18,6 +18,9 @@ pub struct Seen {
     pub lists: u64,
     pub unanswered: u64,
     pub unclaimed: u64,
+    /// Lists and deliveries whose contents the store could not load.
+    pub unread_lists: u64,
+    pub unread_deliveries: u64,
     pub failed: u64,
     pub waited_for_guards: u64,
     pub crashed: u64,
@@ -44,6 +47,8 @@ impl Seen {
         self.lists += other.lists;
         self.unanswered += other.unanswered;
         self.unclaimed += other.unclaimed;
+        self.unread_lists += other.unread_lists;
+        self.unread_deliveries += other.unread_deliveries;
         self.failed += other.failed;
         self.waited_for_guards += other.waited_for_guards;
         self.crashed += other.crashed;
@@ -70,6 +75,8 @@ impl Seen {
             ("topic_commits", self.topic_commits, 50),
             ("unanswered", self.unanswered, 200),
             ("unclaimed", self.unclaimed, 20),
+            ("unread_lists", self.unread_lists, 200),
+            ("unread_deliveries", self.unread_deliveries, 100),
             ("failed", self.failed, 200),
             ("waited_for_guards", self.waited_for_guards, 20),
             ("crashed", self.crashed, 100),

@@ -9,11 +9,11 @@ use peeklock_core::ids::Ticket;
 use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Released, Reply, Request};
 use peeklock_core::store::Key;
-use peeklock_core::transfer::contents;
+use peeklock_core::transfer::{Departure, ListNumber, contents};
 use peeklock_store_testing::block_on;
 
 use super::{World, path};
-use crate::ground::{ListEnded, at_once, push, take};
+use crate::ground::{ListEnded, load, push, take};
 
 impl World {
     /// Delivers a random transfer to its destination, in any order among sources.
@@ -23,7 +23,12 @@ impl World {
         }
         let errand = self.random.index(self.errands.len());
         let (seat, claims, list) = self.errands.swap_remove(errand);
-        let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
+        let loading = contents::load(&list, &self.edge);
+        let refuses = || self.odds.unknown > 0 && self.random.one_in(10);
+        let Some(arrivals) = load(&self.store, refuses, loading) else {
+            self.seen.unread_lists += 1;
+            return self.end_list(seat, list.list, Vec::new());
+        };
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number, all) = (Arc::clone(&self.ended), list.list, keys);
         let claim = claims.open(Box::new(move |end| {
@@ -53,14 +58,6 @@ impl World {
     /// Reports the results of transfers to their sources.
     pub(super) fn process_ends(&mut self) {
         for ListEnded { seat, list, keys, end } in take(&self.ended) {
-            let Some(place) = self.entities.iter().position(|one| one.seat == seat) else {
-                self.seen.unclaimed += 1;
-                continue;
-            };
-            if self.entities[place].shell.is_none() || self.entities[place].closed {
-                self.seen.unclaimed += 1;
-                continue;
-            }
             if matches!(end, None | Some(Err(_))) {
                 self.seen.unanswered += 1;
             }
@@ -73,14 +70,28 @@ impl World {
                     .count() as u64;
             }
             let departures = block_on(contents::departures(&*self.store, &keys, end)).unwrap();
-            self.note(|| format!("{} hears of {list:?}: {departures:?}", path(place)));
-            let request = Request {
-                ticket: Ticket(0),
-                sub_queue: SubQueue::Main,
-                command: Command::EndTransfer { list, departures },
-                reply: Reply::without_receiver(),
-            };
-            self.turn(place, |shell, now, out| shell.run([request], now, out));
+            self.end_list(seat, list, departures);
         }
+    }
+
+    /// Reports the results of a list to its source, if that still exists.
+    fn end_list(&mut self, seat: u64, list: ListNumber, departures: Vec<Departure>) {
+        let place = self.entities.iter().position(|one| one.seat == seat);
+        let is_open = |place: &usize| {
+            let source = &self.entities[*place];
+            source.shell.is_some() && !source.closed
+        };
+        let Some(place) = place.filter(is_open) else {
+            self.seen.unclaimed += 1;
+            return;
+        };
+        self.note(|| format!("{} hears of {list:?}: {departures:?}", path(place)));
+        let request = Request {
+            ticket: Ticket(0),
+            sub_queue: SubQueue::Main,
+            command: Command::EndTransfer { list, departures },
+            reply: Reply::without_receiver(),
+        };
+        self.turn(place, |shell, now, out| shell.run([request], now, out));
     }
 }

@@ -20,7 +20,7 @@ use peeklock_core::transfer::{Departure, contents};
 use peeklock_store_testing::block_on;
 
 use super::{Ending, Errand, World};
-use crate::ground::{ListEnded, Mail, at_once, push, take};
+use crate::ground::{ListEnded, Mail, load, push, take};
 use crate::oracle::{Fate, Handed, Stages};
 
 impl World {
@@ -324,7 +324,8 @@ impl World {
             return;
         }
         let Errand { seat, from, claims, list, handed } = self.errands.swap_remove(at);
-        let arrivals = at_once(contents::load(&list, &self.edge)).unwrap();
+        let loading = contents::load(&list, &self.edge);
+        let arrivals = load(&self.store, || false, loading).expect("all reads end");
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number) = (Arc::clone(&self.ended), list.list);
         let claim = claims.open(Box::new(move |end| {

@@ -80,11 +80,6 @@ pub(super) fn encoded(message: &ReceivedMessage, form: MessageForm) -> Option<Ve
     Some(encode(&content, &overlays, &stamps))
 }
 
-/// Error for a message whose content cannot be read.
-pub(super) fn unreadable() -> Rejection {
-    Rejection::internal("the content of a message cannot be read")
-}
-
 /// Returns the sections before the body.
 fn without_body(content: &Content) -> Option<Content> {
     let sections = content.sections();
@@ -137,7 +132,7 @@ impl Conversation {
             }
             if link.is_some() {
                 self.engine.links.break_flow(number);
-                self.stopped(number, "", unreadable());
+                self.stopped(number, "", message.undeliverable());
             }
             return;
         };

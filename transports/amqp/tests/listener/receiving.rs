@@ -711,6 +711,34 @@ async fn a_slow_read_holds_up_one_link() {
     server.stop().await;
 }
 
+/// RCV-31, AMQP-79: while the store cannot load contents, a link is detached with `detach-forced`,
+/// after which SDKs attach again. The next delivery is the first one that counts.
+#[tokio::test]
+async fn unavailable_contents_detach_a_link_without_a_count() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let server = Server::start_over(Arc::clone(&store) as _).await;
+    server.put(&["a"]).await;
+    store.hold_reads();
+    let mut client = server.client().await;
+    for handle in [0, 1] {
+        client.receiver(handle, "q", LOCKED).await.unwrap();
+        client.credit(handle, 0, 1, false).await;
+        while store.held_read_count() == 0 {
+            tokio::task::yield_now().await;
+        }
+        if handle == 0 {
+            assert!(store.refuse_read(0));
+            assert_eq!(client.detached().await, "amqp:link:detach-forced");
+            assert_eq!(server.delivery_counts().await, [0]);
+            continue;
+        }
+        assert!(store.let_read(0));
+        let (transfer, content) = client.message().await;
+        assert_eq!((transfer.handle, content.body_bytes()), (1, Bytes::from("a")));
+    }
+    server.stop().await;
+}
+
 /// CON-24, CON-25: a client is listed with its address, its name and the numbers of its link until
 /// it disconnects; its lock names it afterwards.
 #[tokio::test]

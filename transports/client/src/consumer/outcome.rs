@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use peeklock_core::condition::Condition;
-use peeklock_core::error::BrokerError;
+use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::LockToken;
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::TimeSpan;
@@ -50,8 +50,14 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// Returns the refusal for an unreadable message: a failed delivery, until it is dead-lettered
-/// (SET-35).
-pub(super) fn unreadable(sub_queue: SubQueue) -> Refusal {
+/// (SET-35). While the store is not available, the delivery does not count.
+pub(super) fn unreadable(sub_queue: SubQueue, reason: &Rejection) -> Refusal {
+    let detail = reason.detail();
+    if reason.condition() == Condition::ServerBusy {
+        tracing::warn!(detail, "a message is given back");
+        return Refusal::release();
+    }
+    tracing::error!(detail, "a message is abandoned");
     match sub_queue {
         SubQueue::Main => Refusal::abandon(),
         SubQueue::DeadLetter | SubQueue::TransferDeadLetter => {

@@ -8,7 +8,7 @@ use peeklock_core::Entity;
 use peeklock_core::call::submit_unanswered;
 use peeklock_core::clients::LinkGuard;
 use peeklock_core::command::{
-    Command, LinkEnd, Outcome, ReceiveMode, SessionCommand, Settlement as Decided,
+    Command, LinkEnd, MessageReadError, Outcome, ReceiveMode, SessionCommand, Settlement as Decided,
 };
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::{LockToken, ReceiverId, SequenceNumber};
@@ -172,8 +172,9 @@ impl EntityLink {
             Outcome::SessionState(None) => Answer::State(None),
             Outcome::SessionState(Some(state)) => {
                 let state = state.load().await.map_err(|error| {
-                    let detail = format!("a session state cannot be read: {error}");
-                    self.entity.refuse(Rejection::internal(detail))
+                    tracing::error!(%error, "a session state cannot be read");
+                    let error = MessageReadError::from(error);
+                    self.entity.refuse(error.refusal("the state of a session"))
                 })?;
                 Answer::State(Some(state))
             }

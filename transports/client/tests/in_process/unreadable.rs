@@ -9,6 +9,7 @@ use peeklock_core::command::ReceiveMode;
 use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::description::QueueUpdate;
+use peeklock_core::ids::SequenceNumber;
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::store::{
@@ -16,6 +17,7 @@ use peeklock_core::store::{
     Store, StoreError, Submission, Waker,
 };
 use peeklock_core::time::TimeSpan;
+use peeklock_store_testing::FaultStore;
 use tokio::sync::mpsc;
 
 use crate::local::Local;
@@ -187,4 +189,58 @@ async fn an_unreadable_dead_letter_rests() {
     test.advance(TimeSpan::from_seconds(1)).await;
     assert_eq!(log.text().matches(abandoned).count(), 2);
     consumer.stop().await;
+}
+
+/// RCV-31: while the store cannot load contents, received messages are released uncounted, and the
+/// receive, peek or consumer goes on later. A removed message is lost, so its error does not ask
+/// for a repetition (ERR-06).
+#[tokio::test]
+async fn messages_are_released_while_their_contents_are_not_available() {
+    let store = FaultStore::at_once(1, u64::MAX);
+    let broker = Broker::builder().store(Arc::clone(&store) as Arc<dyn Store>).arbiters(1);
+    let client = Local::new(broker.start().await.unwrap());
+    client.admin().create_queue("orders").await.unwrap();
+    let sender = client.sender("orders").unwrap();
+    for body in ["a", "b"] {
+        sender.send(Message::new(body)).await.unwrap();
+    }
+    store.hold_reads();
+    let reads = |are_available: [bool; 2]| {
+        let store = &store;
+        async move {
+            for is_available in are_available {
+                while store.held_read_count() == 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert!(if is_available { store.let_read(0) } else { store.refuse_read(0) });
+            }
+        }
+    };
+    let receiver = client.receiver("orders").unwrap();
+    let receive = receiver.receive_many(2, TimeSpan::ZERO);
+    let (received, ()) = tokio::join!(receive, reads([true, false]));
+    assert_eq!(received.unwrap_err().condition(), Condition::ServerBusy);
+    let (peeked, ()) = tokio::join!(receiver.peek(SequenceNumber(0), 2), reads([true, false]));
+    assert_eq!(peeked.unwrap_err().condition(), Condition::ServerBusy);
+
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let handler = move |delivery: Delivery| {
+        tell.send((delivery.body().clone(), delivery.delivery_count())).unwrap();
+        std::future::ready(Ok(()))
+    };
+    let consumer = client.consume("orders", handler, ConsumerOptions::at_once(1)).await.unwrap();
+    reads([false, true]).await;
+    assert_eq!(told.recv().await.unwrap(), ("a".into(), 1));
+    reads([false, true]).await;
+    assert_eq!(told.recv().await.unwrap(), ("b".into(), 1));
+    consumer.stop().await;
+
+    let receiver = client.receiver_in("orders", ReceiveMode::ReceiveAndDelete).unwrap();
+    for body in ["c", "d"] {
+        sender.send(Message::new(body)).await.unwrap();
+    }
+    let receive = receiver.receive_many(2, TimeSpan::ZERO);
+    let (received, ()) = tokio::join!(receive, reads([false, false]));
+    assert_eq!(received.unwrap_err().condition(), Condition::InternalError);
+    client.stop().await;
 }

@@ -141,7 +141,7 @@ fn log(error: &MessageReadError) {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unreadable(error: MessageReadError) -> Refusal {
     log(&error);
-    Rejection::internal("the stored content cannot be read").into()
+    error.refusal("the stored content").into()
 }
 
 /// A range of bytes in a request.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use peeklock_core::command::{Command, LinkEnd, MessageFacts, ReceivedMessage, Settlement};
+use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::ContentRef;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{LockToken, ReceiverId};
@@ -48,9 +49,15 @@ impl<G: Issuer, T> Links<G, T> {
         let is_here = |content: &ContentRef| content.loaded().is_some();
         if !is_here(&message.content) || !message.overlays.iter().all(is_here) {
             let path = Arc::clone(&link.path);
-            self.abandon_lost(link_number, &message.facts);
+            let reason = message.undeliverable();
+            match reason.condition() {
+                // The content is not lost, so the delivery does not count.
+                Condition::ServerBusy => {
+                    self.release_messages(link_number, lock.map(|lock| lock.token));
+                }
+                _ => self.abandon_lost(link_number, &message.facts),
+            }
             self.break_flow(link_number);
-            let reason = Rejection::internal("the content of a message cannot be read");
             return Event::Stopped { link: link_number, path, reason };
         }
         link.last = link.last.saturating_add(1);

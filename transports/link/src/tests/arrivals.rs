@@ -263,6 +263,9 @@ fn unreadable_content_does_not_block_its_message() {
         panic!("it is not told");
     };
     assert!(message.content.loaded().is_none());
+    let error = message.content.known_error();
+    assert!(matches!(error, Some(StoreError::Failed(_))), "the receiver learns why: {error:?}");
+    assert_eq!(message.content.length(), 4);
 }
 
 /// DESIGN D6: a content with a longer encoding has all its room before it is fetched.

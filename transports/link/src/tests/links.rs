@@ -4,6 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use peeklock_core::command::{Command, Drain, LinkEnd, Outcome, ReceiveMode, Settlement};
+use peeklock_core::condition::Condition;
 use peeklock_core::content_ref::{ContentRef, StoredContent};
 use peeklock_core::error::Rejection;
 use peeklock_core::path::SubQueue;
@@ -377,6 +378,45 @@ impl StoredContent for Lost {
 
     async fn load(&self) -> Result<Bytes, StoreError> {
         Err(StoreError::Failed("lost".into()))
+    }
+}
+
+/// RCV-31: a message whose content cannot be loaded at present is released uncounted, and the flow
+/// ends with `ServerBusy`. A removed message is lost, so its flow ends with `InternalError`.
+#[test]
+fn a_message_is_released_while_its_content_is_not_available() {
+    let unavailable = || ContentRef::failed(10, StoreError::Unavailable("no answer".into()));
+    for is_removed in [false, true] {
+        let mut stand = Stand::new();
+        let receiver = stand.receiver(1, 9);
+        let mut message = message(7, 50, 10);
+        // Another content of the message may be there.
+        message.overlays = vec![unavailable()];
+        if is_removed {
+            message.facts.lock = None;
+        }
+        let event = stand
+            .links
+            .handle_released(Released::Delivery { receiver, message: Box::new(message) });
+        let Event::Stopped { link: 1, reason, .. } = event else { panic!("{event:?}") };
+        let asked = stand.commands();
+        if is_removed {
+            assert_eq!(reason.condition(), Condition::InternalError);
+            assert!(matches!(asked[..], [Command::Detach { .. }]), "{asked:?}");
+            assert_eq!(stand.links.lost_count, 1);
+            continue;
+        }
+        assert_eq!(reason.condition(), Condition::ServerBusy);
+        assert!(
+            matches!(
+                asked[..],
+                [
+                    Command::Settle { token: of, settlement: Settlement::Release },
+                    Command::Detach { .. }
+                ] if of == token(7)
+            ),
+            "{asked:?}"
+        );
     }
 }
 

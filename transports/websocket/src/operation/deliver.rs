@@ -3,7 +3,6 @@
 
 use bytes::Bytes;
 use peeklock_core::command::ReceivedMessage;
-use peeklock_core::error::Rejection;
 use peeklock_core::telemetry::count_undelivered;
 
 use super::{LinkOnly, Notice};
@@ -76,14 +75,15 @@ impl Conversation {
         let facts = message.facts;
         let lock = facts.lock;
         let bytes = u64::from(message.facts.size);
-        let Some(delivered) = as_delivered(self.encoding, message) else {
+        let Some(delivered) = as_delivered(self.encoding, &message) else {
             let path = self.engine.links.get(number).map(|link| std::sync::Arc::clone(&link.path));
             let token = lock.map(|lock| lock.token);
             token.and_then(|token| self.engine.links.remove_settled(token));
             self.engine.links.abandon_lost(number, &facts);
             count_undelivered(u64::from(lock.is_none()));
             self.engine.links.break_flow(number);
-            let error = self.wire_error(unreadable(), path.as_deref().unwrap_or_default());
+            let reason = message.undeliverable();
+            let error = self.wire_error(reason, path.as_deref().unwrap_or_default());
             self.push_item(0, Notice::Detached(Detached { link: number, error }));
             return None;
         };
@@ -105,15 +105,10 @@ impl Conversation {
     }
 }
 
-/// Error for a message whose content cannot be read.
-pub(super) fn unreadable() -> Rejection {
-    Rejection::internal("the content of a message cannot be read")
-}
-
 /// Returns the message as it is sent, in JSON with its text; none if it cannot be read.
 pub(super) fn as_delivered(
     encoding: Encoding,
-    message: ReceivedMessage,
+    message: &ReceivedMessage,
 ) -> Option<DeliveredMessage> {
     let content = message.content.loaded()?.clone();
     let overlays = message

@@ -7,7 +7,7 @@ use peeklock_core::ids::{LockToken, SequenceNumber};
 use peeklock_core::telemetry::count_undelivered;
 use peeklock_link::MessageSource;
 
-use super::deliver::{as_delivered, unreadable};
+use super::deliver::as_delivered;
 use super::{Notice, Numbered};
 use crate::connection::{AdmittedRequest, Conversation, Done};
 use crate::frame::message::DeliveredMessage;
@@ -59,27 +59,29 @@ impl Conversation {
         let encoding = self.encoding;
         let mut read = Vec::with_capacity(messages.len());
         let mut lost_count = 0;
+        let mut lost = None;
         for message in messages {
             self.engine.steps.add(1);
             self.engine.steps.add_bytes(u64::from(message.facts.size));
             let sequence_number = message.facts.sequence.0;
-            match as_delivered(encoding, message) {
+            match as_delivered(encoding, &message) {
                 Some(delivered) => read.push(delivered),
                 None if taken_count > 0 => {
                     tracing::error!(path, sequence_number, "a received message is lost");
                     count_undelivered(1);
                     lost_count += 1;
+                    lost = Some(message.undeliverable());
                 }
                 None => {
                     self.engine.links.release_messages(number, tokens);
-                    self.fail(id, unreadable(), path);
+                    self.fail(id, message.unreadable(), path);
                     return None;
                 }
             }
             self.engine.steps.yield_if_due().await;
         }
-        if read.is_empty() && lost_count > 0 {
-            self.fail(id, unreadable(), path);
+        if let Some(reason) = lost.filter(|_| read.is_empty()) {
+            self.fail(id, reason, path);
             return None;
         }
         let messages = read;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use peeklock_core::command::{Command, Outcome, SessionCommand};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_core::request::unreadable_state;
 use peeklock_core::time::TimeSpan;
 use peeklock_json::{state_bytes, state_text};
 use serde::{Deserialize, Serialize};
@@ -168,10 +169,8 @@ impl Conversation {
     ) -> Result<Notice, Rejection> {
         let Outcome::SessionState(state) = outcome else { return Err(unexpected()) };
         // The content was loaded before the answer.
-        let read = state.map(|content| {
-            let missing = || Rejection::internal("the state of a session cannot be read");
-            content.loaded().cloned().ok_or_else(missing)
-        });
+        let read = state
+            .map(|content| content.loaded().cloned().ok_or_else(|| unreadable_state(&content)));
         Ok(Notice::SessionState(SessionState { state: read.transpose()? }))
     }
 }

@@ -439,6 +439,52 @@ fn a_slow_read_holds_up_one_link() {
     });
 }
 
+/// RCV-31: while the store cannot load contents, a link ends with `ServerBusy` and a peek gets it.
+/// The next delivery is the first one that counts.
+#[test]
+fn unavailable_contents_end_a_link_without_a_count() {
+    run(async {
+        let store = FaultStore::at_once(1, u64::MAX);
+        let server = Plan { store: Some(Arc::clone(&store) as _), ..Plan::new() }.start().await;
+        server.put(&["a"]).await;
+        store.hold_reads();
+        let mut client = server.client().await;
+        for is_available in [false, true] {
+            let attach = json!({ "link": 1, "path": "q", "role": "receiver" });
+            assert_eq!(client.ask("attach", attach).await["done"], json!({}));
+            let peek = json!({ "link": 1, "from": 0, "maxCount": 1 });
+            let peek = client.begin("peek", peek).await;
+            held_read(&store).await;
+            assert!(if is_available { store.let_read(0) } else { store.refuse_read(0) });
+            let peeked = client.answer(peek).await;
+            let busy = &peeked["error"]["condition"];
+            assert_eq!(busy == "ServerBusy", !is_available, "{peeked}");
+            let credit = json!({ "link": 1, "upTo": 1 });
+            assert_eq!(client.ask("credit", credit).await["done"], json!({}));
+            held_read(&store).await;
+            if is_available {
+                assert!(store.let_read(0));
+                let pushed = client.pushed("deliveries").await;
+                assert_eq!(pushed["messages"][0]["deliveryCount"], 1, "{pushed}");
+            } else {
+                assert!(store.refuse_read(0));
+                let pushed = client.pushed("detached").await;
+                assert_eq!(pushed["error"]["condition"], "ServerBusy", "{pushed}");
+                assert_eq!(pushed["error"]["retryable"], true, "{pushed}");
+                assert_eq!(client.ask("detach", json!({ "link": 1 })).await["done"], json!({}));
+            }
+        }
+        server.stop().await;
+    });
+}
+
+/// Waits for a read that the store holds.
+async fn held_read(store: &FaultStore) {
+    while store.held_read_count() == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// CON-24: a client is listed with its address, its name and the numbers of its link until it
 /// disconnects.
 #[test]

@@ -26,7 +26,7 @@ use crate::error::AmqpError;
 use crate::link::{Answer, Delivery};
 use crate::performative::{Attach, DeliveryTag, SenderSettleMode};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{MessageForm, encoded, unreadable};
+use crate::server::deliver::{MessageForm, encoded};
 use crate::server::error::not_offered;
 use crate::server::queue_session::SessionRequest;
 use crate::server::work::PendingAnswer;
@@ -181,7 +181,7 @@ impl Conversation {
             let sequence = message.facts.sequence.0;
             let tag = DeliveryTag::new(&sequence.to_be_bytes());
             let (Some(payload), Some(tag)) = (encoded(&message, MessageForm::Peeked), tag) else {
-                return self.stopped(number, path, unreadable());
+                return self.stopped(number, path, message.unreadable());
             };
             browser.next = SequenceNumber(sequence.saturating_add(1));
             let delivery = Delivery { tag, settled: true, payload };

@@ -16,7 +16,7 @@ use super::pieces::Pieces;
 use super::plan::{ManagementAnswer, OperationPlan, RequestData};
 use super::{ManagementRequest, Refusal, key, unexpected};
 use crate::server::conversation::Conversation;
-use crate::server::deliver::{MessageForm, encoded, unreadable};
+use crate::server::deliver::{MessageForm, encoded};
 use crate::server::work::ReplyAddress;
 
 /// Bytes of a list item without the message.
@@ -57,7 +57,7 @@ impl Conversation {
             if memo.without_bodies { MessageForm::PeekedWithoutBody } else { MessageForm::Peeked };
         let (mut list, mut count) = (Pieces::default(), 0);
         for message in messages {
-            let pieces = encoded(&message, form).ok_or_else(unreadable)?;
+            let pieces = encoded(&message, form).ok_or_else(|| message.unreadable())?;
             let bytes: usize = pieces.iter().map(bytes::Bytes::len).sum();
             // The first message is sent at any size; the client sends another request for later
             // ones (AMQP-83).
@@ -198,7 +198,7 @@ impl Conversation {
                 if let Some(link) = memo.link {
                     self.engine.links.release_messages(link, tokens);
                 }
-                return Err(unreadable());
+                return Err(message.undeliverable());
             };
             let mut item = Pieces::default();
             let mut fields = 2;

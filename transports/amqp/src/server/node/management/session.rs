@@ -4,6 +4,7 @@
 use peeklock_core::command::{Command, Outcome, SessionCommand, SessionFilter};
 use peeklock_core::contract::Action;
 use peeklock_core::error::Rejection;
+use peeklock_core::request::unreadable_state;
 use peeklock_core::time::Timestamp;
 use peeklock_words::amqp::write::{self, Sink};
 use peeklock_words::amqp::{Scalar, code};
@@ -141,7 +142,7 @@ impl Conversation {
         key(&mut items, "session-state");
         match state {
             Some(content) => {
-                let missing = || Rejection::internal("the state of a session cannot be read");
+                let missing = || unreadable_state(&content);
                 items.binary(vec![content.loaded().cloned().ok_or_else(missing)?]);
             }
             None => items.put_byte(code::NULL),
