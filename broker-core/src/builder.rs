@@ -324,6 +324,7 @@ impl BrokerBuilder {
             failed_sign_ins: Refusals::default(),
             auditor: self.auditor,
             are_open: tokio::sync::watch::Sender::new(false),
+            is_stopping: tokio::sync::watch::Sender::new(false),
             tracer: self.tracer,
             activity: Activity::new(self.watch),
             arbiter_count: self.arbiter_count,

@@ -24,10 +24,10 @@ use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::search::Searches;
 use crate::series::SeriesCollector;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::survey::Surveys;
 use crate::taps::Taps;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::TransactionBudget;
 
 /// State that all handles and actors of a broker share.
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     pub(crate) searches: Searches,
     /// Whether every entity in the store has been opened.
     pub(crate) are_open: watch::Sender<bool>,
+    /// Whether the broker is stopping.
+    pub(crate) is_stopping: watch::Sender<bool>,
     pub(crate) forwarders: Forwarders,
     pub(crate) refusals: Refusals,
     /// Bounds the entries of failed sign-ins in the audit trail.
@@ -84,7 +86,30 @@ pub(crate) struct Shared {
     pub(crate) arbiter_count: Option<usize>,
 }
 
+/// Pause before a call is repeated that has failed because the store is not available.
+const OUTAGE_PAUSE: TimeSpan = TimeSpan::from_seconds(1);
+
 impl Shared {
+    /// Repeats a call of the store while the store is not available. Returns the error if the
+    /// broker stops meanwhile.
+    pub(crate) async fn outlast<T>(
+        &self,
+        mut call: impl AsyncFnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        loop {
+            let error = match call().await {
+                Err(error) if error.is_unavailable() => error,
+                result => return result,
+            };
+            tracing::debug!(%error, "a call of the store is repeated");
+            let mut is_stopping = self.is_stopping.subscribe();
+            tokio::select! {
+                () = self.clock.sleep_until(self.clock.now().plus(OUTAGE_PAUSE)) => {}
+                _ = is_stopping.wait_for(|is_stopping| *is_stopping) => return Err(error),
+            }
+        }
+    }
+
     /// Returns a new unique name for a command.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.tickets.fetch_add(1, Ordering::Relaxed))

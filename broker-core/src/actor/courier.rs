@@ -198,7 +198,10 @@ impl Errand {
             release_all(&mut releases);
         }
         let end = end.await.unwrap_or(None);
-        contents::departures(&*self.shared.store, &keys, end).await
+        let store = &*self.shared.store;
+        // The list stays frozen while the store is not available.
+        let exist = self.shared.outlast(async || store.exists(&keys).await);
+        contents::departures(&keys, end, exist).await
     }
 
     /// Returns the inlet of the entity at a path, or the result for messages to a missing one.

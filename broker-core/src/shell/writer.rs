@@ -266,13 +266,16 @@ impl ShardWriter {
     /// for its end before they call it again.
     ///
     /// # Errors
-    /// A store that refuses the shard.
+    /// A store that refuses the shard, or is not available; then late batches may still be stored.
     pub async fn recover(&self) -> Result<(), StoreError> {
         if !matches!(lock(&self.state).halt, Some(Halt::Failed(_))) {
             return Ok(());
         }
         // Until the shard is acquired, the halt refuses all batches.
-        let acquired = self.store.acquire(self.shard).await;
+        let acquired = match self.store.acquire(self.shard).await {
+            Err(error) if error.is_unavailable() => return Err(error),
+            acquired => acquired,
+        };
         let order = lock(&self.order);
         let mut state = lock(&self.state);
         // A store that refuses the shard stores no late batches either.

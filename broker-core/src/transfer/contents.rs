@@ -96,15 +96,16 @@ async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreErr
 }
 
 /// Returns the results of the messages at these keys, after their list has ended. Without an answer
-/// of the destination the store decides: a message whose record is gone at the source has arrived.
+/// of the destination `exist` decides, which asks the store for these keys: a message whose record
+/// is gone at the source has arrived.
 ///
 /// # Errors
 /// A store that cannot decide. The messages may be in either entity, so the source must be restored
 /// from its records before it does anything else with them.
 pub async fn departures(
-    store: &dyn Store,
     keys: &[Key],
     end: TransferEnd,
+    exist: impl Future<Output = Result<Vec<bool>, StoreError>>,
 ) -> Result<Vec<Departure>, StoreError> {
     let reason = match end {
         Some(Ok(admissions)) if admissions.len() == keys.len() => {
@@ -115,8 +116,7 @@ pub async fn departures(
     };
     // Only a missing or deleted entity refuses permanently without having judged the messages.
     let absent = reason.filter(|reason| reason.condition() == Condition::EntityNotFound);
-    let exist = store.exists(keys).await?;
-    let departures = exist.into_iter().map(|exists| match &absent {
+    let departures = exist.await?.into_iter().map(|exists| match &absent {
         _ if !exists => Departure::Taken,
         Some(absent) => Departure::NotAdmitted(absent.clone()),
         None => Departure::Unknown,

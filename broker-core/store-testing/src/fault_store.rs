@@ -42,6 +42,12 @@ pub enum Fate {
         /// with the same error.
         holds: bool,
     },
+    /// The result is [`StoreError::Unavailable`]: the store gives the batch up, and the shard stores
+    /// no further batch until it is acquired again.
+    GiveUp {
+        /// Whether the batch is stored nevertheless.
+        landed: bool,
+    },
 }
 
 /// The answer to reservations.
@@ -82,7 +88,11 @@ impl Odds {
             return Fate::Fail;
         }
         if drawn < self.fail + self.unknown {
-            return Fate::Unknown { landed: random.one_in(2), holds: random.one_in(2) };
+            let landed = random.one_in(2);
+            return match random.one_in(4) {
+                true => Fate::GiveUp { landed },
+                false => Fate::Unknown { landed, holds: random.one_in(2) },
+            };
         }
         Fate::Store
     }
@@ -228,7 +238,7 @@ impl FaultStore {
     /// Lets a waiting read fail because the store is not available. Returns whether it exists and
     /// its caller still waits.
     pub fn refuse_read(&self, place: usize) -> bool {
-        self.reads.end(place, Err(StoreError::Unavailable("as the test wants it".into())))
+        self.reads.end(place, Err(unavailable()))
     }
 
     /// From now on, each answer to an asynchronous call, and each slice of a scan, waits for the
@@ -246,6 +256,12 @@ impl FaultStore {
     /// Gives the oldest waiting answer. Returns whether there was one and its caller still waits.
     pub fn let_answer(&self) -> bool {
         self.answers.let_go(0)
+    }
+
+    /// Lets the oldest waiting answer fail because the store is not available. Returns whether there
+    /// was one and its caller still waits.
+    pub fn refuse_answer(&self) -> bool {
+        self.answers.end(0, Err(unavailable()))
     }
 
     /// Lets the next call of [`Store::exists`] fail.
@@ -322,14 +338,20 @@ impl FaultStore {
                     Err(StoreError::Failed("as the test wants it".into()))
                 }
                 Fate::Store | Fate::Fail => self.carry_out(submission),
-                Fate::Unknown { landed, holds } => {
+                Fate::Unknown { landed, .. } | Fate::GiveUp { landed } => {
                     let stored = if landed { self.carry_out(submission) } else { Ok(()) };
                     if landed && stored.is_ok() {
                         of_shard.stored = of_shard.stored.max(id.0);
                     }
-                    stored.and_then(|()| {
-                        of_shard.unknown = Some(Unknown { id, holds });
-                        Err(StoreError::Unknown)
+                    stored.and_then(|()| match fate {
+                        Fate::Unknown { holds, .. } => {
+                            of_shard.unknown = Some(Unknown { id, holds });
+                            Err(StoreError::Unknown)
+                        }
+                        Fate::Store | Fate::Fail | Fate::GiveUp { .. } => {
+                            of_shard.failed = true;
+                            Err(unavailable())
+                        }
                     })
                 }
             }
@@ -339,7 +361,7 @@ impl FaultStore {
             of_shard.answered = of_shard.answered.max(id.0);
         }
         let freed = match &result {
-            Err(StoreError::Unknown) => None,
+            Err(StoreError::Unknown | StoreError::Unavailable(_)) => None,
             Ok(()) | Err(_) => of_shard.owed.remove(&(epoch, id.0)),
         };
         state.give_back(freed.unwrap_or(0));
@@ -535,6 +557,12 @@ impl Store for FaultStore {
                 }
                 Err(StoreError::Unknown)
             }
+            Fate::GiveUp { landed } => {
+                if landed {
+                    self.image.amend(expected, batch).await?;
+                }
+                Err(unavailable())
+            }
         }
     }
 
@@ -571,6 +599,10 @@ impl Store for FaultStore {
     fn close(&self) -> Result<(), StoreError> {
         self.image.close()
     }
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable("as the test wants it".into())
 }
 
 fn has_text(content: &ContentRef, text: &str) -> bool {

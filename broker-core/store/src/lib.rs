@@ -124,7 +124,9 @@ impl fmt::Debug for Submission {
 /// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
 /// All methods are called from arbiter threads. Only asynchronous ones and `close`, which has a
 /// thread of its own, may wait for the medium. No runtime is assumed: a future may be polled on any
-/// thread.
+/// thread. Each asynchronous call ends within a time limit of the store; if the medium does not
+/// answer, with [`StoreError::Unavailable`], and then the broker repeats it. So such an error is no
+/// reason to give up a shard, an entity or a message.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_store as store; }
@@ -168,7 +170,8 @@ pub trait Store: Send + Sync {
     /// Returns the fence and the id of the first batch of this owner. May wait for the medium.
     ///
     /// # Errors
-    /// If the shard cannot be owned.
+    /// If the shard cannot be owned. After `Unavailable` the epoch may have been raised, and batches
+    /// of the previous owner may still be stored.
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 
     /// Reserves `bytes` for a later batch, or returns the reason for a refusal. The batch that uses
@@ -183,7 +186,9 @@ pub trait Store: Send + Sync {
 
     /// Appends a batch. Atomic over all spaces and shards. Batches of a shard complete in the order
     /// of their ids, and a failed batch fails all later ones. A repeated id repeats the outcome if
-    /// the batch is stored, and otherwise stores it.
+    /// the batch is stored, and otherwise stores it. A store on a network repeats a batch itself. If
+    /// it gives up, it completes with `Unavailable`: the batch may be stored, the shard takes no
+    /// further one, and its owner acquires it again.
     fn submit(&self, submission: Submission, completion: Completion);
 
     /// Stores a batch if each key has the expected value, or is absent where none is expected.

@@ -12,7 +12,8 @@ pub const SLICE_BYTES: usize = 64 << 10;
 #[async_trait]
 pub trait Records: Send {
     /// Replaces the contents of `slice` with the next records: at least one, then further ones up
-    /// to about `bytes` bytes of keys and values; none at the end. May wait for the medium.
+    /// to about `bytes` bytes of keys and values; none at the end. May wait for the medium. After
+    /// [`StoreError::Unavailable`], a repeated call returns the records of the failed one.
     async fn next(&mut self, bytes: usize, slice: &mut RecordSlice) -> Result<(), StoreError>;
 }
 

@@ -319,6 +319,9 @@ async fn ids_are_not_given_twice() {
         let failed = create(broker.clone(), "last").await.unwrap_err();
         assert_eq!(failed.condition(), Condition::InternalError);
     }
+    store.decide_amendment(Fate::GiveUp { landed: false });
+    let busy = create(broker.clone(), "last").await.unwrap_err();
+    assert_eq!(busy.condition(), Condition::ServerBusy);
     create(broker.clone(), "last").await.unwrap();
     assert_eq!(broker.entity("last").unwrap().id().0, 7_000);
     stop(broker).await;

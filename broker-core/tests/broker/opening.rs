@@ -1,28 +1,39 @@
-//! Trees that are opened from a store that takes its time: other entities are served meanwhile.
+//! Stores that take their time or are not available: other entities are served meanwhile, and nothing
+//! is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock_core::Broker;
+use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
 use peeklock_core::store::Shard;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::{Fate, FaultStore};
 
 /// A broker with one arbiter, two queues in different shards, and a topic in the shard of the
 /// first one.
 async fn start() -> (Broker, Arc<FaultStore>) {
+    let (broker, store, _) = start_with_clock().await;
+    (broker, store)
+}
+
+/// The same with the clock, which stands still.
+async fn start_with_clock() -> (Broker, Arc<FaultStore>, Arc<ManualClock>) {
     let store = FaultStore::at_once(2, u64::MAX);
+    let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(1_800_000_000_000)));
     let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
-    let broker = builder.count_internal_work().start().await.unwrap();
+    let builder = builder.clock(Arc::clone(&clock) as Arc<_>).count_internal_work();
+    let broker = builder.start().await.unwrap();
     for path in ["first", "second"] {
         broker.create_queue(path, QueueUpdate::default()).await.unwrap();
     }
     broker.create_topic("topic", TopicUpdate::default()).await.unwrap();
-    (broker, store)
+    (broker, store, clock)
 }
 
 fn shard_of(broker: &Broker, path: &str) -> Shard {
@@ -34,7 +45,7 @@ async fn send(broker: Broker, path: &'static str) -> Result<Outcome, BrokerError
     broker.entity(path).unwrap().call(Command::Send { message }).await
 }
 
-async fn yield_until(is_so: impl Fn() -> bool) {
+async fn yield_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
     }
@@ -136,4 +147,144 @@ async fn source_is_restored_if_the_result_of_a_transfer_stays_unknown() {
         store.complete_at_once(true);
         broker.stop(Duration::ZERO).await.unwrap();
     }
+}
+
+/// Runs `work`, while the store answers. Each second answer fails because the store is not
+/// available, and the pauses after failures pass. Returns the number of failures too.
+async fn through_outage<T: Send + 'static>(
+    (store, clock): (&FaultStore, &ManualClock),
+    work: impl Future<Output = T> + Send + 'static,
+) -> (T, usize) {
+    let work = tokio::spawn(work);
+    let drive = async {
+        let (mut answer_count, mut failure_count) = (0_usize, 0);
+        yield_until(|| {
+            while [Shard(0), Shard(1)].iter().any(|at| store.complete_next(*at, Fate::Store)) {}
+            if store.held_answer_count() > 0 {
+                answer_count += 1;
+                match answer_count % 2 {
+                    0 => store.let_answer(),
+                    _ => store.refuse_answer(),
+                };
+                failure_count = answer_count.div_ceil(2);
+            }
+            work.is_finished()
+        })
+        .await;
+        failure_count
+    };
+    let failure_count = clock.while_short_waits_pass(drive).await;
+    (work.await.unwrap(), failure_count)
+}
+
+/// Sends a message, again if the entity is not there in time.
+async fn send_in_the_end(broker: Broker, path: &'static str) {
+    while let Err(error) = send(broker.clone(), path).await {
+        assert_eq!(error.condition(), Condition::ServerBusy, "{error}");
+    }
+}
+
+/// Lets a batch of a queue fail, so that its tree ends.
+async fn fail(broker: &Broker, store: &FaultStore, path: &'static str) {
+    let shard = shard_of(broker, path);
+    store.complete_at_once(false);
+    let lost = tokio::spawn(send(broker.clone(), path));
+    yield_until(|| store.queued(shard) > 0).await;
+    store.complete_next(shard, Fate::Fail);
+    store.complete_at_once(true);
+    let lost = lost.await.unwrap().unwrap_err();
+    assert_eq!(lost.condition(), Condition::InternalError);
+}
+
+/// CLU-21, DESIGN D3: if the store is not available while a shard is taken over again or a tree is
+/// restored, the broker repeats the call. Entities are not closed, however often it happens.
+#[tokio::test]
+async fn entities_outlast_outages_of_the_store() {
+    let (broker, store, clock) = start_with_clock().await;
+    store.hold_answers();
+    for _ in 0..5 {
+        fail(&broker, &store, "first").await;
+        let sent = send_in_the_end(broker.clone(), "first");
+        let ((), failure_count) = through_outage((&store, &clock), sent).await;
+        assert!(failure_count >= 3, "the shard, the records, and their end: {failure_count}");
+    }
+    assert_eq!(broker.describe_queue("first").await.unwrap().counts.active, 5);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// FND-03, FWD-10: while the store cannot report the result of a transfer, the source keeps its
+/// message, and offers it to nobody.
+#[tokio::test]
+async fn source_waits_while_the_result_of_a_transfer_is_not_available() {
+    for landed in [true, false] {
+        let (broker, store, clock) = start_with_clock().await;
+        let (source, destination) = (shard_of(&broker, "first"), shard_of(&broker, "second"));
+        let to = QueueUpdate { forward_to: Some("second".into()), ..QueueUpdate::default() };
+        broker.update_queue("first", to, None).await.unwrap();
+        store.complete_at_once(false);
+        store.hold_answers();
+        let sent = tokio::spawn(send(broker.clone(), "first"));
+        yield_until(|| {
+            store.complete_next(source, Fate::Store);
+            sent.is_finished()
+        })
+        .await;
+        sent.await.unwrap().unwrap();
+        for _ in 0..2 {
+            yield_until(|| store.queued(destination) > 0).await;
+            store.complete_next(destination, Fate::Unknown { landed, holds: false });
+        }
+        let at_rest = broker.clone();
+        let rest = async move {
+            loop {
+                at_rest.idle().await;
+                let mut counts = Vec::new();
+                for path in ["first", "second"] {
+                    counts.extend(at_rest.describe_queue(path).await.map(|it| it.counts.active));
+                }
+                if counts == [0, 1] {
+                    return;
+                }
+                assert!(counts.iter().sum::<u64>() <= 1, "{counts:?}, landed: {landed}");
+                tokio::task::yield_now().await;
+            }
+        };
+        let ((), failure_count) = through_outage((&store, &clock), rest).await;
+        assert!(failure_count > 0);
+        store.complete_at_once(true);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// A stop does not wait for the end of an outage.
+#[tokio::test]
+async fn broker_stops_during_an_outage() {
+    let (broker, store, _) = start_with_clock().await;
+    store.hold_answers();
+    fail(&broker, &store, "first").await;
+    yield_until(|| store.held_answer_count() > 0).await;
+    store.refuse_answer();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// SCH-01, RCV-31: a due message of a topic whose content cannot be loaded at present is published
+/// a minute later.
+#[tokio::test]
+async fn due_message_is_published_after_an_outage() {
+    let (broker, store, clock) = start_with_clock().await;
+    let every = SubscriptionUpdate::default();
+    broker.create_subscription("topic", "s", every, Vec::new()).await.unwrap();
+    let at = clock.now().plus(TimeSpan::from_minutes(1));
+    let message = broker.inbound(Message::new("late").with_scheduled_enqueue_time(at));
+    broker.entity("topic").unwrap().call(Command::Send { message }).await.unwrap();
+    store.hold_reads();
+    for is_available in [false, true] {
+        clock.advance(TimeSpan::from_minutes(1));
+        yield_until(|| store.held_read_count() > 0).await;
+        assert!(if is_available { store.let_read(0) } else { store.refuse_read(0) });
+        broker.idle().await;
+        let counts = broker.describe_subscription("topic/Subscriptions/s").await.unwrap().counts;
+        assert_eq!(counts.active, u64::from(is_available));
+    }
+    broker.stop(Duration::ZERO).await.unwrap();
 }

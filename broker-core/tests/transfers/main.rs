@@ -90,6 +90,8 @@ fn a_failure_at_any_step_leaves_each_message_in_one_place() {
         unknown(true, false),
         unknown(false, true),
         unknown(true, true),
+        Misfortune::Fate(Fate::GiveUp { landed: false }),
+        Misfortune::Fate(Fate::GiveUp { landed: true }),
         Misfortune::Crash,
         Misfortune::Panic(0),
         Misfortune::Panic(1),

@@ -173,10 +173,14 @@ impl Handler<IdBlockResult> for NamespaceActor {
             }
             Err(error) => {
                 tracing::error!(%error, "could not reserve ids for new entities");
+                let reason = match error.is_unavailable() {
+                    true => Rejection::server_busy("the store is not available; try again later"),
+                    false => Rejection::internal("the store failed"),
+                };
                 let lost = waiting.into_iter().map(|waits| {
                     let (PendingCreation::Root(Create { answer, .. })
                     | PendingCreation::Subscription(CreateSubscription { answer, .. })) = waits;
-                    (answer, Rejection::internal("the store failed"))
+                    (answer, reason.clone())
                 });
                 self.refuse_creations(keys, lost.collect());
                 return;

@@ -416,7 +416,8 @@ impl OpenTask {
         let mut slice = RecordSlice::default();
         let mut began = Instant::now();
         loop {
-            records.next(SLICE_BYTES, &mut slice).await.map_err(|error| error.to_string())?;
+            let next = async || records.next(SLICE_BYTES, &mut slice).await;
+            self.shared.outlast(next).await.map_err(|error| error.to_string())?;
             // The store and other trees may have taken their time.
             let now = self.shared.clock.now();
             let turn = pulse.begin(self.id, now);
@@ -446,7 +447,8 @@ impl OpenTask {
         let keys = [codec::description_key(self.id), codec::counters_key(self.id)];
         for (key, slice) in keys.iter().zip(&mut own) {
             let mut records = self.shared.store.scan(key);
-            records.next(SLICE_BYTES, slice).await.map_err(|error| error.to_string())?;
+            let next = async || records.next(SLICE_BYTES, slice).await;
+            self.shared.outlast(next).await.map_err(|error| error.to_string())?;
         }
         Ok(own)
     }

@@ -31,12 +31,14 @@ pub(super) type Recoveries = BTreeMap<Shard, Vec<(EntityId, AfterRecovery)>>;
 #[rtype(result = "()")]
 struct Recovered {
     shard: Shard,
+    /// Whether the store was not available for a while.
+    had_outage: bool,
     result: Result<(), StoreError>,
 }
 
 impl NamespaceActor {
     /// Takes the shard of an entity over again if its writer has failed, then continues with
-    /// `then`. Other mail is handled meanwhile.
+    /// `then`. Other mail is handled meanwhile. While the store is not available, it tries again.
     pub(super) fn when_recovered(&mut self, id: EntityId, then: AfterRecovery, itself: Addr<Self>) {
         let Some(writer) = self.writer(id).map(Arc::clone) else { return };
         let waiting = self.recoveries.entry(writer.shard()).or_default();
@@ -44,9 +46,16 @@ impl NamespaceActor {
         if waiting.len() > 1 {
             return;
         }
+        let shared = Arc::clone(&self.shared);
         actix_rt::spawn(async move {
-            let result = writer.recover().await;
-            itself.do_send(Recovered { shard: writer.shard(), result });
+            let mut attempts = 0;
+            let recover = async || {
+                attempts += 1;
+                writer.recover().await
+            };
+            let result = shared.outlast(recover).await;
+            let had_outage = attempts > 1;
+            itself.do_send(Recovered { shard: writer.shard(), had_outage, result });
         });
     }
 
@@ -56,7 +65,9 @@ impl NamespaceActor {
         result: Result<(), StoreError>,
         itself: Addr<Self>,
     ) {
-        if let Err(error) = &result {
+        if let Err(error) = result.as_ref()
+            && !error.is_unavailable()
+        {
             // A store that cannot be owned is unusable.
             tracing::error!(%error, "the store failed permanently");
             self.shared.health.fail(&error.to_string());
@@ -79,8 +90,15 @@ impl Handler<Recovered> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, mail: Recovered, context: &mut Self::Context) {
-        let Recovered { shard, result } = mail;
-        let mut waiting = self.recoveries.remove(&shard).into_iter().flatten();
+        let Recovered { shard, had_outage, result } = mail;
+        let waiting = self.recoveries.remove(&shard).unwrap_or_default();
+        for (id, _) in waiting.iter().filter(|_| had_outage) {
+            // An outage is no fault of the entity.
+            if let Some(entity) = self.entities.get_mut(id) {
+                entity.failures.clear();
+            }
+        }
+        let mut waiting = waiting.into_iter();
         if let Some(first) = waiting.next() {
             self.continue_recovered(first, result, context.address());
         }

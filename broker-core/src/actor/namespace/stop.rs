@@ -96,6 +96,7 @@ impl Handler<StopNamespace> for NamespaceActor {
         context: &mut Self::Context,
     ) {
         self.stopping = true;
+        self.shared.is_stopping.send_replace(true);
         self.stopped = Some(answer);
         self.release_parked();
         for actor in self.entities.values().filter_map(|entity| entity.actor.as_ref()) {

@@ -8,7 +8,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::Ticket;
 use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Released, Reply, Request};
-use peeklock_core::store::Key;
+use peeklock_core::store::{Key, Store as _};
 use peeklock_core::transfer::{Departure, ListNumber, contents};
 use peeklock_store_testing::block_on;
 
@@ -69,7 +69,8 @@ impl World {
                     .filter(|one| matches!(one, Admission::NotAdmitted(reason) if reason.condition() == Condition::QuotaExceeded))
                     .count() as u64;
             }
-            let departures = block_on(contents::departures(&*self.store, &keys, end)).unwrap();
+            let departures =
+                block_on(contents::departures(&keys, end, self.store.exists(&keys))).unwrap();
             self.end_list(seat, list, departures);
         }
     }

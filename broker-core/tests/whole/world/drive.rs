@@ -14,7 +14,7 @@ use peeklock_core::path::{PathKey, SubQueue};
 use peeklock_core::request::{Outlet, Release, Released, Reply, Request, release_all};
 use peeklock_core::shell::tree::StageCompletion;
 use peeklock_core::shell::{Shell, TreeFault, TurnResults};
-use peeklock_core::store::Key;
+use peeklock_core::store::{Key, Store as _};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::transfer::{Departure, contents};
 use peeklock_store_testing::block_on;
@@ -373,7 +373,8 @@ impl World {
             }
             let (handed, predicted) = fate.expect("a list that has been handed in");
             let is_known = matches!(&end, Some(Ok(_)));
-            let departures = block_on(contents::departures(&*self.store, &keys, end)).unwrap();
+            let departures =
+                block_on(contents::departures(&keys, end, self.store.exists(&keys))).unwrap();
             let fates: Vec<Fate> = departures
                 .iter()
                 .map(|one| match one {
