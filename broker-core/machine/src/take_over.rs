@@ -114,7 +114,7 @@ mod tests {
             hops: letter,
             copies_spent: 0,
             dead_letter_source: None,
-            origin: Origin { shard: 0, key, overlays: Vec::new() },
+            origin: Origin { shard: 0, key, overlays: Box::default(), contents: None },
         });
         let mut taken = String::new();
         let admissions = arrivals(

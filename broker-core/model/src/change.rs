@@ -444,6 +444,7 @@ mod tests {
             shard: 0,
             key: slot_key(source, number),
             overlays: (0..count).map(|index| overlay_key(source, number, index)).collect(),
+            contents: None,
         };
         let published = |content| {
             let copies = Vec::new();

@@ -19,6 +19,8 @@ pub mod peer;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::command::{InboundMessage, MessageFacts};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
@@ -39,10 +41,46 @@ pub struct Origin {
     /// Its slot; the content of that record is the message.
     pub key: Key,
     /// Its overlays, in their order.
-    pub overlays: Vec<Key>,
+    pub overlays: Box<[Key]>,
+    /// The contents of these records, if the store does not share contents between shards. Then the
+    /// destination stores them again.
+    pub contents: Option<Box<OriginContents>>,
+}
+
+/// Contents of a transferred message.
+#[derive(Clone, Debug)]
+pub struct OriginContents {
+    /// The message.
+    pub content: Bytes,
+    /// Its overlays, in their order.
+    pub overlays: Vec<Bytes>,
 }
 
 impl Origin {
+    /// Writes a record with the content of the message.
+    pub fn put_content(&self, key: &Key, batch: &mut Batch, write: impl FnOnce(&mut Vec<u8>)) {
+        match &self.contents {
+            Some(contents) => batch.put_with_content(key, contents.content.clone(), write),
+            None => batch.put_content_of(key, &self.key, write),
+        }
+    }
+
+    /// Writes a record for each overlay of the message. `key_of` returns its key.
+    pub fn put_overlays(&self, key_of: impl Fn(u16) -> Key, batch: &mut Batch) {
+        match &self.contents {
+            Some(contents) => {
+                for (index, overlay) in (0..).zip(&contents.overlays) {
+                    batch.put_with_content(&key_of(index), overlay.clone(), |_| {});
+                }
+            }
+            None => {
+                for (index, overlay) in (0..).zip(&self.overlays) {
+                    batch.put_content_of(&key_of(index), overlay, |_| {});
+                }
+            }
+        }
+    }
+
     /// Deletes the records at the source.
     pub fn delete(&self, batch: &mut Batch) {
         for key in std::iter::once(&self.key).chain(&self.overlays) {

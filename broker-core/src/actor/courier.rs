@@ -140,7 +140,7 @@ impl Errand {
                 loads.wait(bytes, wanted).await
             }
         };
-        match contents::load(list, &self.shared.edge).await {
+        match contents::load(list, &self.shared.edge, &*self.shared.store).await {
             Ok(arrivals) => Some((arrivals, room)),
             Err(error) => {
                 self.note_unreadable(list, &error);

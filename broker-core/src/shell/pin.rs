@@ -140,6 +140,7 @@ impl<M: Machine> Shell<M> {
                     overlays: (0..overlay_count)
                         .map(|index| self.machine.overlay_key(sequence, index))
                         .collect(),
+                    contents: None,
                 };
                 PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin }
             })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::claim::TransferEnd;
-use super::{Arrival, Departure, HandOver, PinnedMessage};
+use super::{Arrival, Departure, HandOver, OriginContents, PinnedMessage};
 use crate::admission::loaded_bytes;
 use crate::condition::Condition;
 use crate::content_ref::ContentRef;
@@ -45,11 +45,17 @@ pub fn release_contents(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
     }
 }
 
-/// Loads the contents of a list.
+/// Loads the contents of a list. If the store does not share contents, the destination gets them in
+/// order to store them again.
 ///
 /// # Errors
 /// A content that the store cannot read.
-pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arrival>, StoreError> {
+pub async fn load(
+    list: &HandOver<PinnedMessage>,
+    edge: &Edge,
+    store: &dyn Store,
+) -> Result<Vec<Arrival>, StoreError> {
+    let shares_contents = store.shares_contents();
     let dead_letter_source =
         (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
@@ -66,6 +72,12 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
             read_bytes = 0;
             tokio::task::yield_now().await;
         }
+        let mut origin = origin.clone();
+        if !shares_contents {
+            let content = content.as_bytes().clone();
+            let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
+            origin.contents = Some(Box::new(OriginContents { content, overlays }));
+        }
         let mut inbound = edge.take_over(content, &overlays, *never_duplicate);
         let own = inbound.envelope.time_to_live;
         let lowered = time_to_live.filter(|lowered| own.is_some_and(|own| own > *lowered));
@@ -81,7 +93,7 @@ pub async fn load(list: &HandOver<PinnedMessage>, edge: &Edge) -> Result<Vec<Arr
             hops: hops.saturating_add(1),
             copies_spent: *copies_spent,
             dead_letter_source: dead_letter_source.clone(),
-            origin: origin.clone(),
+            origin,
         });
     }
     Ok(arrivals)

@@ -23,8 +23,8 @@ use super::held_calls::{HeldCalls, HeldRecords};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Record, Records, Reserved,
-    Shard, Store, StoreError, Submission, Waker,
+    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, MemoryStore, Record, Records,
+    Reserved, Shard, Store, StoreError, Submission, Waker,
 };
 
 /// The fate of the next batch of a shard.
@@ -120,6 +120,8 @@ struct State {
     at_once: bool,
     /// Whether the next question for records fails.
     refuses_exists: bool,
+    /// Whether contents are not shared between shards.
+    separates_contents: bool,
     /// Fates of the next amendments; later ones are stored.
     amend_fates: VecDeque<Fate>,
     /// Contents that contain this text are pinned as invalid messages.
@@ -170,6 +172,7 @@ impl FaultStore {
             shard_of_space: BTreeMap::new(),
             at_once,
             refuses_exists: false,
+            separates_contents: false,
             amend_fates: VecDeque::new(),
             spoilt: None,
             ended: false,
@@ -267,6 +270,11 @@ impl FaultStore {
     /// Lets the next call of [`Store::exists`] fail.
     pub fn refuse_exists(&self) {
         self.lock().refuses_exists = true;
+    }
+
+    /// From now on, contents are not shared between shards: a batch that does so fails.
+    pub fn separate_contents(&self) {
+        self.lock().separates_contents = true;
     }
 
     /// Whether no call of [`Store::exists`] has failed since [`Self::refuse_exists`].
@@ -399,7 +407,9 @@ impl FaultStore {
         state.waiting.clear();
         self.image.unreserve(Shard(0), state.reserved_bytes);
         state.reserved_bytes = 0;
-        Self::over(Arc::clone(&self.image), state.at_once)
+        let next = Self::over(Arc::clone(&self.image), state.at_once);
+        next.lock().separates_contents = state.separates_contents;
+        next
     }
 
     fn carry_out(&self, submission: Submission) -> Result<(), StoreError> {
@@ -424,14 +434,22 @@ impl State {
     /// Returns the fault of a batch with records in a space of another shard.
     fn foreign_space(&mut self, submission: &Submission) -> Option<String> {
         let &[fence] = submission.fences.as_slice() else { return None };
+        let separates_contents = self.separates_contents;
         submission.batch.records().find_map(|record| {
+            if let Record::Put { content: ContentOp::Of(source), .. } = record
+                && separates_contents
+                && let Some(owner) = self.shard_of_space.get(&space_of(source))
+                && *owner != fence.shard
+            {
+                return Some(format!("a content of shard {} is named", owner.0));
+            }
             let (key, shard) = match record {
                 Record::DeleteIn { shard, key } => (key, Shard(shard)),
                 Record::Put { key, .. }
                 | Record::Delete { key }
                 | Record::DeletePrefix { prefix: key } => (key, fence.shard),
             };
-            let space = key.first_chunk().map_or(0, |space| u64::from_be_bytes(*space));
+            let space = space_of(key);
             if SPACES_OF_NO_SHARD.contains(&space) {
                 return None;
             }
@@ -590,6 +608,10 @@ impl Store for FaultStore {
         self.image.exists(keys).await
     }
 
+    fn shares_contents(&self) -> bool {
+        !self.lock().separates_contents
+    }
+
     /// Copies the image; batches that wait for their fate stay only in this store.
     fn fork(&self) -> Option<Arc<dyn Store>> {
         let state = self.lock();
@@ -608,6 +630,10 @@ fn unavailable() -> StoreError {
 fn has_text(content: &ContentRef, text: &str) -> bool {
     let is_it = |part: &[u8]| part == text.as_bytes();
     content.loaded().is_some_and(|bytes| bytes.windows(text.len()).any(is_it))
+}
+
+fn space_of(key: &[u8]) -> u64 {
+    key.first_chunk().map_or(0, |space| u64::from_be_bytes(*space))
 }
 
 fn epoch_of(submission: &Submission) -> u64 {

@@ -224,6 +224,12 @@ pub trait Store: Send + Sync {
     /// If the store cannot find out: it has failed, or the shard was lost.
     async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError>;
 
+    /// Whether [`ContentOp::Of`] may name a record in a space of another shard. If not, the contents
+    /// of transferred messages are stored again at their destination.
+    fn shares_contents(&self) -> bool {
+        true
+    }
+
     /// A second store with the completed data of this one; later changes of either do not affect
     /// the other. Atomic like a batch. `None` if the store would have to copy everything.
     fn fork(&self) -> Option<Arc<dyn Store>> {

@@ -30,14 +30,20 @@ fn memory_store_of_one_shard_keeps_the_contract() {
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// The fault store keeps it if no fault is commanded.
+/// The fault store keeps it if no fault is commanded, with and without shared contents.
 #[test]
 fn fault_store_keeps_the_contract() {
-    let failures = store_conformance::failures(
-        &|capacity_bytes| -> Arc<dyn Store> { FaultStore::at_once(2, capacity_bytes) },
-        None,
-    );
-    assert!(failures.is_empty(), "{failures:#?}");
+    for separates_contents in [false, true] {
+        let make = |capacity_bytes| -> Arc<dyn Store> {
+            let store = FaultStore::at_once(2, capacity_bytes);
+            if separates_contents {
+                store.separate_contents();
+            }
+            store
+        };
+        let failures = store_conformance::failures(&make, None);
+        assert!(failures.is_empty(), "{separates_contents}: {failures:#?}");
+    }
 }
 
 /// Stores in memory can be forked, so that the scenarios of forks prove something. Stores on disk

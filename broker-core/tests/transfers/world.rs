@@ -170,6 +170,9 @@ impl World {
         let may_absorb = random.one_in(3);
         let holds_reads = random.one_in(2);
         let store = FaultStore::new(SHARDS, 1 << 40);
+        if random.one_in(2) {
+            store.separate_contents();
+        }
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
         let limits = Arc::new(limits);

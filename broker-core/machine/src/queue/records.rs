@@ -163,10 +163,8 @@ impl Queue {
             let write = |value: &mut Vec<u8>| codec::write_slot(slot, session, value);
             match previous {
                 PreviousLocation::Here(origin) => {
-                    batch.put_content_of(&key, &origin.key, write);
-                    for (index, key) in (0u16..).zip(&origin.overlays) {
-                        batch.put_content_of(&overlay_key(self.id, sequence, index), key, |_| {});
-                    }
+                    origin.put_content(&key, batch, write);
+                    origin.put_overlays(|index| overlay_key(self.id, sequence, index), batch);
                 }
                 PreviousLocation::Peer(content) => {
                     batch.put_with_content(&key, content.as_bytes().clone(), write);

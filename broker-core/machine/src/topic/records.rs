@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::Topic;
 use super::outbox::is_in_outbox;
 use crate::change::codec::{self, RecordKey, write_rule};
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::description::SubscriptionDescription;
 use crate::ids::{EntityId, SequenceNumber};
-use crate::message::Content;
 use crate::record::{Batch, Key};
 use crate::rule::{Rule, RuleDescription};
 use crate::time::Timestamp;
@@ -84,9 +85,15 @@ impl Topic {
     fn write_own(&self, change: &TopicChange, batch: &mut Batch) {
         match change {
             TopicChange::Published { content, copies, .. } => match content {
-                PublishedContent::New(content) => write_copies(copies, Source::New(content), batch),
+                PublishedContent::New(content) => {
+                    write_copies(copies, Source::New(content.as_bytes()), batch);
+                }
                 PublishedContent::Transferred(origin) => {
-                    write_copies(copies, Source::Of(origin.key), batch);
+                    let source = match &origin.contents {
+                        Some(contents) => Source::New(&contents.content),
+                        None => Source::Of(origin.key),
+                    };
+                    write_copies(copies, source, batch);
                     origin.delete(batch);
                 }
                 PublishedContent::Scheduled(from) => {
@@ -231,7 +238,7 @@ impl Topic {
 
 /// Source of the copies' content.
 enum Source<'a> {
-    New(&'a Content),
+    New(&'a Bytes),
     Of(Key),
 }
 
@@ -245,7 +252,7 @@ fn write_copies(copies: &[SubscriptionCopy], mut source: Source<'_>, batch: &mut
         };
         match &source {
             Source::New(content) => {
-                batch.put_with_content(&key, content.as_bytes().clone(), write);
+                batch.put_with_content(&key, Bytes::clone(content), write);
                 source = Source::Of(key);
             }
             Source::Of(first) => batch.put_content_of(&key, first, write),

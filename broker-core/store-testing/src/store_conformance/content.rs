@@ -134,8 +134,16 @@ fn record_of_another_owner(subject: &Subject<'_>) {
     source.put_content(&key(1, b"moves, more"), b"overlay");
     source.put_content(&key(1, b"stays"), b"other");
     let mut batch = Batch::default();
-    for (to, from) in [(&b"here"[..], &b"moves"[..]), (b"here, more", b"moves, more")] {
-        batch.put_content_of(&key(2, to), &key(1, from), |value| value.push(1));
+    let moved =
+        [(&b"here"[..], &b"moves"[..], &b"body"[..]), (b"here, more", b"moves, more", b"overlay")];
+    for (to, from, content) in moved {
+        match source.store.shares_contents() {
+            true => batch.put_content_of(&key(2, to), &key(1, from), |value| value.push(1)),
+            false => {
+                let content = Bytes::from_static(content);
+                batch.put_with_content(&key(2, to), content, |value| value.push(1));
+            }
+        }
     }
     for from in [&b"moves"[..], b"moves, more"] {
         batch.delete_in(0, &key(1, from));

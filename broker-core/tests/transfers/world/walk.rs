@@ -23,7 +23,7 @@ impl World {
         }
         let errand = self.random.index(self.errands.len());
         let (seat, claims, list) = self.errands.swap_remove(errand);
-        let loading = contents::load(&list, &self.edge);
+        let loading = contents::load(&list, &self.edge, &*self.store);
         let refuses = || self.odds.unknown > 0 && self.random.one_in(10);
         let Some(arrivals) = load(&self.store, refuses, loading) else {
             self.seen.unread_lists += 1;

@@ -324,7 +324,7 @@ impl World {
             return;
         }
         let Errand { seat, from, claims, list, handed } = self.errands.swap_remove(at);
-        let loading = contents::load(&list, &self.edge);
+        let loading = contents::load(&list, &self.edge, &*self.store);
         let arrivals = load(&self.store, || false, loading).expect("all reads end");
         let keys: Vec<Key> = list.messages.iter().map(|one| one.origin.key).collect();
         let (ended, number) = (Arc::clone(&self.ended), list.list);

@@ -63,6 +63,9 @@ impl World {
             _ => Odds { fail: 30, unknown: 30 },
         };
         let store = FaultStore::new(SHARDS, 1 << 40);
+        if random.one_in(2) {
+            store.separate_contents();
+        }
         let unknown = Shared::default();
         let writers = writers(&store, SHARDS, &unknown);
         let now = Timestamp::from_unix_ms(1_800_000_000_000);

@@ -37,7 +37,8 @@ fn arrival(number: u64, message: InboundMessage) -> Arrival {
         origin: Origin {
             shard: 0,
             key: crate::change::codec::slot_key(EntityId(99), SequenceNumber(number)),
-            overlays: Vec::new(),
+            overlays: Box::default(),
+            contents: None,
         },
     }
 }

@@ -107,6 +107,7 @@ impl Random {
                     shard: 0,
                     key: source.content_key(sequence),
                     overlays: (0..set).map(|index| source.overlay_key(sequence, index)).collect(),
+                    contents: None,
                 },
             }
         };
