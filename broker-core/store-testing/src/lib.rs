@@ -12,6 +12,7 @@
 //! Programs that embed a broker find it in `peeklock::testing`.
 
 pub mod fault_store;
+mod faults;
 mod held_calls;
 pub mod random;
 pub mod simulated_disk;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
-pub use fault_store::{Crash, Fate, FaultStore, Odds, Room};
+pub use fault_store::FaultStore;
+pub use faults::{Crash, Fate, Odds, Room};
 use peeklock_store::journal::disk::Disk;
 use peeklock_store::{Journal, JournalConfig, Key, Store, StoreError};
 pub use random::Random;
