@@ -25,7 +25,7 @@ PATIENCE = "900"
 BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 
 # The tests of consumers, which use in-process handles.
-IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer"]
+IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer", "unreadable"]
 
 # Modules of the test binary `broker`.
 BROKER = ["declarations", "forwarders", "looking", "namespace", "opening", "store_conformance"]
@@ -250,7 +250,7 @@ TOPICS = [
     ("the way into a subscription is no hop, those before count", "FWD-13", "machine/src/topic/copies.rs",
      "                enqueued_sequence: first,\n                hops: journey.hops,", "                enqueued_sequence: first,\n                hops: 0,"),
     ("a message that is forwarded to a topic leaves its source", "FND-03", "machine/src/topic/records.rs",
-     "                    write_copies(copies, Source::Of(origin.key), batch);\n                    origin.delete(batch);", "                    write_copies(copies, Source::Of(origin.key), batch);"),
+     "                    write_copies(copies, source, batch);\n                    origin.delete(batch);", "                    write_copies(copies, source, batch);"),
     ("a message scheduled at a topic keeps its dead-letter source", "FWD-26", "machine/src/topic/schedule.rs",
      "self.sources.get(&from).map(", "self.sources.get(&from).filter(|_| false).map("),
 ]
@@ -476,6 +476,19 @@ ACTING = [
      "codec::write_receipt(receipt, value);", "codec::write_receipt(&crate::command::Receipt { messages: Vec::new(), ..(**receipt).clone() }, value);"),
 ]
 
+OUTAGES = [
+    ("an outage of the store is no failed delivery", "RCV-31", "../transports/client/src/receiver.rs",
+     "let is_lost = |error: &BrokerError| error.condition() != Condition::ServerBusy;", "let is_lost = |_: &BrokerError| true;"),
+    ("a consumer gives back messages during an outage", "RCV-31", "../transports/client/src/consumer/outcome.rs",
+     "if reason.condition() == Condition::ServerBusy {", "if false {"),
+    ("a call of the store is repeated after an outage", "CLU-21", "src/shared.rs",
+     "Err(error) if error.is_unavailable() => error,", "Err(error) if error.is_unavailable() && false => error,"),
+    ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/recovery.rs",
+     "                entity.failures.clear();\n", ""),
+    ("contents of another shard are stored again", "CLU-13", "src/transfer/contents.rs",
+     "if !shares_contents {", "if false {"),
+]
+
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
@@ -492,6 +505,7 @@ GROUPS = {
     "store": (STORE, ["store_conformance", "namespace", "transfers", "opening"]),
     "errors": (ERRORS, ["machine", "model", "unit"]),
     "acting": (ACTING, ["machine", "model", "unit"]),
+    "outages": (OUTAGES, ["unreadable", "opening", "transfers"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
