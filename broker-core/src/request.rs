@@ -110,10 +110,11 @@ pub enum MessageReadError {
 }
 
 impl MessageReadError {
-    /// Returns the refusal of a request for `what`, such as `the content of a message`.
+    /// Returns the refusal of a request for a content with this name, such as `the content of a
+    /// message`.
     #[must_use]
-    pub fn refusal(&self, what: &str) -> Rejection {
-        unreadable(what, matches!(self, Self::Store(error) if error.is_unavailable()))
+    pub fn refusal(&self, name: &str) -> Rejection {
+        unreadable(name, matches!(self, Self::Store(error) if error.is_unavailable()))
     }
 }
 
@@ -125,12 +126,12 @@ pub fn unreadable_state(state: &ContentRef) -> Rejection {
 }
 
 /// Returns the refusal of a request for a content that cannot be read, or not at present.
-fn unreadable(what: &str, is_unavailable: bool) -> Rejection {
+fn unreadable(name: &str, is_unavailable: bool) -> Rejection {
     match is_unavailable {
         true => Rejection::server_busy(format!(
-            "{what} cannot be read because the store is not available; try again later"
+            "{name} cannot be read because the store is not available; try again later"
         )),
-        false => Rejection::internal(format!("{what} cannot be read")),
+        false => Rejection::internal(format!("{name} cannot be read")),
     }
 }
 
