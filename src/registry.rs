@@ -145,6 +145,7 @@ fn http(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     config.console = console_in_use(loaded);
     let console = &loaded.config.console;
     config.anonymous_role = console.anonymous_role;
+    config.needs_unlock = console.unlock;
     config.protected = console.protect.clone();
     if console.read_only {
         config.role_max = Ceiling::Viewer;

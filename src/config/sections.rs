@@ -406,6 +406,10 @@ own_section! {
         ///
         /// Clients over AMQP, WebSocket and the REST data plane keep their rights
         read_only: bool = false, Text("");
+        /// Makes an admin of the console a viewer until it unlocks its token, which lasts 15 minutes
+        ///
+        /// A client without credentials that would be admin is a viewer. Programs with signed tokens keep their rights
+        unlock: bool = false, Text("");
         /// Entities that the JSON API neither deletes nor purges
         ///
         /// A subscription also protects its topic. For example ["orders", "news/Subscriptions/audit"]

@@ -169,7 +169,8 @@ impl Access {
         let principal = Arc::clone(&check.lock().principal);
         let grants = question::ask_all(&self.broker, &principal, &paths).await;
         let mut granted = grants.iter().map(|grant| {
-            check.actions(grant).contains(action) && grant.until.is_none_or(|until| now() < until)
+            check.actions(grant, now()).contains(action)
+                && grant.until.is_none_or(|until| now() < until)
         });
         paths.retain(|_| granted.next().unwrap_or(false));
         if paths.is_empty() {

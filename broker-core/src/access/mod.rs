@@ -59,6 +59,7 @@ use crate::contract::rights::{Ceiling, Grant};
 use crate::error::{BrokerError, Denial, Rejection};
 use crate::grant::{Entitlement, Issuer, Pass, PassFuture, PresentedToken, ViaGrant};
 use crate::path::EntityAddress;
+use crate::time::Timestamp;
 
 /// Maximum length in bytes of a path that the authorizer is asked about. It exceeds every path of
 /// an entity with all parts of its address.
@@ -116,6 +117,8 @@ struct AccessCheck {
     ceiling: Ceiling,
     /// Console token that the client presents (CON-71).
     console_token: PresentedToken,
+    /// Whether an administrator with a console token is a viewer until it is unlocked (CON-73).
+    needs_unlock: bool,
     /// Accesses of the credentials that were presented for the destinations of forwarding, in
     /// addition to the principal's own (FWD-05, HTP-18). Order: messages, dead-lettered messages.
     destination_accesses: [Option<Access>; 2],
@@ -150,6 +153,7 @@ impl Broker {
             reads: ReadRule::ByManage,
             ceiling: Ceiling::Admin,
             console_token: PresentedToken::Absent,
+            needs_unlock: false,
             destination_accesses: [None, None],
         };
         Access { broker: self.clone(), check: Some(Arc::new(check)) }
@@ -192,6 +196,7 @@ impl Access {
             reads: check.reads,
             ceiling: check.ceiling,
             console_token: check.console_token.clone(),
+            needs_unlock: check.needs_unlock,
             destination_accesses: check.destination_accesses.clone(),
         };
         change(&mut check);
@@ -266,7 +271,7 @@ impl Access {
         let grants = question::ask_all(&self.broker, &principal, asked).await;
         grants.iter().any(|grant| {
             let lasts = grant.until.is_none_or(|until| self.broker.now() < until);
-            lasts && check.actions(grant).contains(action)
+            lasts && check.actions(grant, self.broker.now()).contains(action)
         })
     }
 
@@ -488,8 +493,9 @@ impl Access {
             let shared = &self.broker.shared;
             check.console_token.require(&shared.sign_ins, &*shared.clock, &principal).await?;
             let grant = question::ask(&self.broker, &principal, resource).await?;
-            let grant = check.limit(grant);
-            let actions = check.actions(&grant);
+            let now = self.broker.now();
+            let grant = check.limit(grant, now);
+            let actions = check.actions(&grant, now);
             let mut state = check.lock();
             if state.version != version {
                 // The client presented new credentials meanwhile.
@@ -531,14 +537,14 @@ impl AccessCheck {
     }
 
     /// Limits a grant to the ceiling and the console token of this access.
-    fn limit(&self, grant: Grant) -> Grant {
+    fn limit(&self, grant: Grant, now: Timestamp) -> Grant {
         let ceiling = grant.ceiling.min(self.ceiling);
-        self.console_token.limit(grant.with_ceiling(ceiling))
+        self.console_token.limit(grant.with_ceiling(ceiling), self.needs_unlock, now)
     }
 
     /// The actions that a grant allows through this access.
-    fn actions(&self, grant: &Grant) -> Actions {
-        let actions = self.limit(grant.clone()).actions();
+    fn actions(&self, grant: &Grant, now: Timestamp) -> Actions {
+        let actions = self.limit(grant.clone(), now).actions();
         if self.reads == ReadRule::ByListen && actions.contains(Action::Overview) {
             return actions.with(Action::Describe);
         }

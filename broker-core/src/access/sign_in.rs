@@ -54,6 +54,10 @@ pub struct Standing {
     pub policy: Option<Arc<str>>,
     /// Latest end of the console token; none if the client presents none.
     pub ends_at: Option<Timestamp>,
+    /// Whether the console token of an administrator is locked, so that its role is viewer.
+    pub is_locked: bool,
+    /// End of the time for which the console token is unlocked.
+    pub unlocked_until: Option<Timestamp>,
 }
 
 impl Access {
@@ -81,6 +85,13 @@ impl Access {
         self.rebuilt(|check| check.ceiling = check.ceiling.min(ceiling))
     }
 
+    /// Returns this access with console tokens of administrators locked: their role is viewer, and
+    /// [`Access::unlock`] lifts it for 15 minutes (CON-73). It takes over no grants.
+    #[must_use]
+    pub fn with_locked_tokens(&self) -> Self {
+        self.rebuilt(|check| check.needs_unlock = true)
+    }
+
     /// Returns the role of the principal at a path, which is empty for the namespace.
     ///
     /// # Errors
@@ -88,17 +99,31 @@ impl Access {
     pub async fn standing(&self, path: &str) -> Result<Standing, BrokerError> {
         let resource = canonical(path);
         let Some(check) = &self.check else {
-            return Ok(Standing { role: Some(Ceiling::Admin), policy: None, ends_at: None });
+            return Ok(Standing {
+                role: Some(Ceiling::Admin),
+                policy: None,
+                ends_at: None,
+                is_locked: false,
+                unlocked_until: None,
+            });
         };
         let entitlement = self.entitlement_for(check, &resource).await;
         let entitlement =
             entitlement.map_err(|rejection| self.broker.refuse(rejection, &resource))?;
-        let ends_at = match &check.console_token {
-            PresentedToken::Known(used) => Some(used.ends_at),
+        let now = self.broker.now();
+        let used = match &check.console_token {
+            PresentedToken::Known(used) => Some(used),
             PresentedToken::Absent | PresentedToken::Unknown => None,
         };
-        let role = entitlement.role(|| self.broker.now());
-        Ok(Standing { role, policy: entitlement.policy(), ends_at })
+        let locked = used.filter(|used| check.needs_unlock && used.role() == Ceiling::Admin);
+        let unlocked_until = locked.and_then(|used| used.unlocked_until(now));
+        Ok(Standing {
+            role: entitlement.role(|| now),
+            policy: entitlement.policy(),
+            ends_at: used.map(|used| used.ends_at),
+            is_locked: locked.is_some() && unlocked_until.is_none(),
+            unlocked_until,
+        })
     }
 
     /// Exchanges the signed credentials of the principal for a console token (CON-71). `path` is
@@ -198,6 +223,50 @@ impl Access {
         let peer = peer.map(tracing::field::display);
         tracing::info!(policy = policy.as_deref(), role = role.name(), peer, "signed in");
         Ok(ConsoleToken { token: format!("{SCHEME} {text}").into(), role, policy, ends_at })
+    }
+
+    /// Unlocks the console token of an administrator for 15 minutes, and no longer than the token
+    /// lasts (CON-73). Unlocking again begins the time anew. Returns the new role.
+    ///
+    /// # Errors
+    /// `Unauthorized` if the token is not in force; `InvalidOperation` without the console token of
+    /// an administrator, or if tokens are not locked; `ServerBusy` if the entry of the audit trail
+    /// cannot be written.
+    pub async fn unlock(&self) -> Result<Standing, BrokerError> {
+        let used = self.lockable_token().await?;
+        let audited = self.begin_audit(AuditedAction::Unlock, "", "").await?;
+        used.unlock(self.broker.now());
+        audited.end(AuditResult::Done, None).await;
+        // The grants of this access have the role from before.
+        self.rebuilt(|_| {}).standing("").await
+    }
+
+    /// Locks the console token of an administrator before its time is over.
+    ///
+    /// # Errors
+    /// As [`Access::unlock`]; it writes no entry, since it gives nothing.
+    pub async fn lock(&self) -> Result<(), BrokerError> {
+        self.lockable_token().await?.lock_again(self.broker.now());
+        Ok(())
+    }
+
+    async fn lockable_token(&self) -> Result<Arc<SignIn>, BrokerError> {
+        self.require_valid_credentials().await?;
+        let refuse = |detail| self.broker.refuse(Rejection::invalid_operation(detail), "");
+        match &self.check {
+            Some(check) if !check.needs_unlock => {
+                Err(refuse("console.unlock is off: administrators are never locked"))
+            }
+            Some(check) => match &check.console_token {
+                PresentedToken::Known(used) if used.role() == Ceiling::Admin => {
+                    Ok(Arc::clone(used))
+                }
+                _ => {
+                    Err(refuse("only the console token of an admin is unlocked: sign in as admin"))
+                }
+            },
+            None => Err(refuse("this access has no console token")),
+        }
     }
 
     /// Ends the console token of the principal. Without one, nothing happens.

@@ -193,6 +193,8 @@ audited_actions! {
     SignIn = "signIn",
     /// Ends a console token.
     SignOut = "signOut",
+    /// Unlocks the console token of an administrator (CON-73).
+    Unlock = "unlock",
 }
 
 /// Selection of entries. Each condition that is given must hold.

@@ -16,6 +16,8 @@ use crate::time::{TimeSpan, Timestamp};
 
 /// Time after which an unused token ends.
 const UNUSED_MAX: TimeSpan = TimeSpan::from_minutes(30);
+/// Time for which an administrator works with all rights after an unlock (CON-73).
+const UNLOCKED: TimeSpan = TimeSpan::from_minutes(15);
 /// Maximum number of tokens of a broker.
 pub(crate) const COUNT_MAX: usize = 1_024;
 /// Maximum number of tokens of a policy; a further one ends the token that is unused longest.
@@ -39,6 +41,8 @@ pub(crate) struct SignIn {
     pub(crate) ends_at: Timestamp,
     /// Instant of the last use, in ticks.
     used_at: AtomicI64,
+    /// End of the time for which the token is unlocked, in ticks.
+    unlocked_until: AtomicI64,
     /// Raised by a sign-out.
     epoch: Epoch,
     mark: Mark,
@@ -72,6 +76,7 @@ impl SignIn {
             role,
             ends_at,
             used_at: AtomicI64::new(now.ticks()),
+            unlocked_until: AtomicI64::new(now.ticks()),
             mark: epoch.mark(),
             epoch,
         }
@@ -83,6 +88,24 @@ impl SignIn {
 
     pub(crate) const fn role(&self) -> Ceiling {
         self.role
+    }
+
+    /// Unlocks the token from now on, and returns until when.
+    pub(crate) fn unlock(&self, now: Timestamp) -> Timestamp {
+        let until = now.plus(UNLOCKED).min(self.ends_at);
+        self.unlocked_until.store(until.ticks(), Ordering::Relaxed);
+        until
+    }
+
+    /// End of the time for which the token is unlocked; `None` while it is locked.
+    pub(crate) fn unlocked_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = Timestamp::from_ticks(self.unlocked_until.load(Ordering::Relaxed));
+        Some(until).filter(|until| now < *until)
+    }
+
+    /// Locks the token again.
+    pub(crate) fn lock_again(&self, now: Timestamp) {
+        self.unlocked_until.store(now.ticks(), Ordering::Relaxed);
     }
 
     fn end(&self) -> Timestamp {
@@ -156,13 +179,21 @@ impl PresentedToken {
         Err(Rejection::unauthorized(detail).with_cause("expired").with_peer(principal.peer))
     }
 
-    /// Limits a grant to the role and the time of the token.
-    pub(crate) fn limit(&self, grant: Grant) -> Grant {
+    /// Limits a grant to the role and the time of the token. `needs_unlock` makes an administrator
+    /// a viewer while the token is locked (CON-73).
+    pub(crate) fn limit(&self, grant: Grant, needs_unlock: bool, now: Timestamp) -> Grant {
         let Self::Known(used) = self else { return grant };
-        let end = used.end();
+        let mut end = used.end();
+        let mut role = used.role;
+        if needs_unlock && role == Ceiling::Admin {
+            match used.unlocked_until(now) {
+                Some(until) => end = end.min(until),
+                None => role = Ceiling::Viewer,
+            }
+        }
         let mark = used.mark.clone();
         Grant {
-            ceiling: grant.ceiling.min(used.role),
+            ceiling: grant.ceiling.min(role),
             until: Some(grant.until.map_or(end, |until| until.min(end))),
             epoch: Some(match grant.epoch.clone() {
                 Some(epoch) => epoch.with(mark),

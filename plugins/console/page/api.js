@@ -266,6 +266,12 @@ export async function signOut() {
   }
 }
 
+/** Lets an admin work with all rights for 15 minutes, or ends that (`console.unlock`). */
+export async function setUnlocked(/** @type {boolean} */ isUnlocked) {
+  await change(isUnlocked ? "POST" : "DELETE", "sign-in/unlock");
+  await readStanding();
+}
+
 /** Returns an address from which the browser downloads a content. It is for one use, and needs no token. */
 export async function downloadAddress(/** @type {string} */ path) {
   const answer = await change("POST", "downloads", { path });

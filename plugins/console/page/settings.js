@@ -1,7 +1,7 @@
 // @ts-check
 // Choices of this browser, the token of this tab, policies of the broker, and the broker itself.
 
-import { ApiError, get, getRoot, hasEnded, needsToken, readStanding, signIn, signOut, standing } from "./api.js";
+import { ApiError, get, getRoot, hasEnded, needsToken, readStanding, setUnlocked, signIn, signOut, standing } from "./api.js";
 import { number, visible } from "./format.js";
 import { announce, Choice, Facts, Moment, Problem, Text, usePageTitle } from "./parts.js";
 import { prefer, preferences } from "./preferences.js";
@@ -99,8 +99,13 @@ function SignInForm() {
         ["Role", state?.role],
         ["Policy", state?.policy && html`<span class="mono"><${Text} value=${state.policy} /></span>`],
         ["Until", state?.endsAtUtc && html`<${Moment} at=${state.endsAtUtc} /> <span class="quiet">or 30 minutes without use</span>`],
+        ["Unlocked until", state?.unlockedUntilUtc && html`<${Moment} at=${state.unlockedUntilUtc} />`],
       ]} />
-      ${failure}<p><button type="button" disabled=${isBusy} onClick=${end}>Sign out</button></p>`;
+      ${state.isLocked && html`<p>You are an admin. This page only looks until you unlock it.</p>`}
+      ${failure}<p class="buttons">
+        ${state.isLocked && html`<button type="button" disabled=${isBusy} onClick=${() => attempt(() => setUnlocked(true), "Unlocked")}>Unlock for 15 minutes</button>`}
+        ${state.unlockedUntilUtc && html`<button type="button" disabled=${isBusy} onClick=${() => attempt(() => setUnlocked(false), "Locked")}>Lock</button>`}
+        <button type="button" disabled=${isBusy} onClick=${end}>Sign out</button></p>`;
   }
   return html`<form class="sign-in" onSubmit=${submit}>
     ${state?.role && html`<p>Without signing in, this page has the role <strong>${state.role}</strong>.</p>`}

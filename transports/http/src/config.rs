@@ -105,6 +105,9 @@ pub struct HttpConfig {
     /// `console.anonymous_role`: highest role of clients of the JSON API without credentials. None:
     /// admin on loopback, viewer elsewhere.
     pub anonymous_role: Option<Ceiling>,
+    /// `console.unlock`: an administrator with a console token is a viewer until it is unlocked; one
+    /// without credentials is always a viewer (CON-73).
+    pub needs_unlock: bool,
     /// `console.protect`: paths of entities that the JSON API neither deletes nor purges (CON-64).
     pub protected: Vec<String>,
     /// Renders `/metrics`; none for no such page.
@@ -141,6 +144,7 @@ impl Default for HttpConfig {
             i_know: false,
             role_max: Ceiling::Admin,
             anonymous_role: None,
+            needs_unlock: false,
             protected: Vec::new(),
             metrics: None,
             console: None,
@@ -162,6 +166,8 @@ impl HttpConfig {
             return self.role_max;
         }
         let usual = if principal.is_local() { Ceiling::Admin } else { Ceiling::Viewer };
-        self.role_max.min(self.anonymous_role.unwrap_or(usual))
+        let role = self.role_max.min(self.anonymous_role.unwrap_or(usual));
+        // There is no token to unlock.
+        if self.needs_unlock && role == Ceiling::Admin { Ceiling::Viewer } else { role }
     }
 }

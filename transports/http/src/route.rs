@@ -117,6 +117,8 @@ pub(crate) enum ApiRoute {
     Search,
     /// `/sign-in`
     SignIn,
+    /// `/sign-in/unlock`
+    Unlock,
     /// `/downloads`
     Downloads,
     /// `/downloads/{ticket}`
@@ -221,6 +223,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["watch"] => ApiRoute::Watch,
         ["search"] => ApiRoute::Search,
         ["sign-in"] => ApiRoute::SignIn,
+        ["sign-in", "unlock"] => ApiRoute::Unlock,
         ["downloads"] => ApiRoute::Downloads,
         ["downloads", ticket] => ApiRoute::Download { ticket: ticket.to_owned() },
         ["timeline"] => ApiRoute::Timeline { path: String::new() },

@@ -217,7 +217,8 @@ fn access(
     let access = site.broker.access(principal);
     match route {
         Some(Route::Api(_)) => {
-            access.with_listen_reads().with_ceiling(ceiling).with_console_token()
+            let access = access.with_listen_reads().with_ceiling(ceiling).with_console_token();
+            if site.config.needs_unlock { access.with_locked_tokens() } else { access }
         }
         // The console shows the health of the broker too.
         Some(Route::Probe(_)) => access.with_console_token(),
@@ -320,6 +321,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Watch
                 | ApiRoute::Search
                 | ApiRoute::SignIn
+                | ApiRoute::Unlock
                 | ApiRoute::Downloads
                 | ApiRoute::Download { .. },
             ),

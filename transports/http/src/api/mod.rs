@@ -80,6 +80,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Rule { .. } => rules::METHODS,
         ApiRoute::Policy { .. } => policies::METHODS,
         ApiRoute::SignIn => sign_in::METHODS,
+        ApiRoute::Unlock => "POST, DELETE, OPTIONS",
         ApiRoute::AuditExport | ApiRoute::Download { .. } => "GET, OPTIONS",
         ApiRoute::Declaration
         | ApiRoute::Downloads
@@ -135,6 +136,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Watch
         | ApiRoute::Search
         | ApiRoute::SignIn
+        | ApiRoute::Unlock
         | ApiRoute::Downloads
         | ApiRoute::Download { .. }
         | ApiRoute::Lock { .. }
@@ -242,6 +244,7 @@ pub(crate) async fn dispatch(
         ApiRoute::Watch => watch::watch(exchange, payload).await,
         ApiRoute::Search => search::search(exchange, payload).await,
         ApiRoute::SignIn => sign_in::one(exchange, payload, method).await,
+        ApiRoute::Unlock => sign_in::unlock_or_lock(exchange, payload, method).await,
         ApiRoute::Downloads => sign_in::create_download(exchange, payload).await,
         ApiRoute::Download { .. } => sign_in::download(),
         ApiRoute::Topics => topics::list(exchange).await,

@@ -3,6 +3,7 @@
 
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
+use peeklock_core::Standing;
 use peeklock_core::contract::{Action, Ceiling};
 use peeklock_core::error::Rejection;
 use peeklock_json::Instant;
@@ -17,7 +18,7 @@ use crate::route::{self, ApiRoute, Route, parameter};
 
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
-#[openapi(paths(standing, sign_in, sign_out, create_download, download))]
+#[openapi(paths(standing, sign_in, sign_out, unlock, lock, create_download, download))]
 pub(super) struct Operations;
 
 /// Methods of `/sign-in`.
@@ -72,9 +73,29 @@ pub(crate) struct StandingView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     ends_at_utc: Option<Instant>,
+    /// Whether the console token of an admin is locked, so that its role is viewer.
+    is_locked: bool,
+    /// End of the time for which the console token is unlocked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    unlocked_until_utc: Option<Instant>,
     /// Clock of the broker.
     #[schema(value_type = String, format = DateTime)]
     now_utc: Instant,
+}
+
+impl StandingView {
+    fn new(standing: Standing, exchange: &Exchange) -> Self {
+        Self {
+            role: standing.role.map(Role::from),
+            policy: standing.policy.as_deref().map(str::to_owned),
+            is_signed_in: standing.ends_at.is_some(),
+            ends_at_utc: standing.ends_at.map(Instant),
+            is_locked: standing.is_locked,
+            unlocked_until_utc: standing.unlocked_until.map(Instant),
+            now_utc: Instant(exchange.site.broker.now()),
+        }
+    }
 }
 
 /// Sign-in with the credentials in the `Authorization` header.
@@ -143,14 +164,7 @@ pub(super) async fn one(
 pub(super) async fn standing(exchange: &Exchange) -> Answer {
     let path = parameter(exchange.query(), "path").unwrap_or_default();
     let standing = exchange.access.standing(&path).await?;
-    let view = StandingView {
-        role: standing.role.map(Role::from),
-        policy: standing.policy.as_deref().map(str::to_owned),
-        is_signed_in: standing.ends_at.is_some(),
-        ends_at_utc: standing.ends_at.map(Instant),
-        now_utc: Instant(exchange.site.broker.now()),
-    };
-    Ok(json(StatusCode::OK, &view))
+    Ok(json(StatusCode::OK, &StandingView::new(standing, exchange)))
 }
 
 /// Exchange credentials for a console token.
@@ -198,6 +212,39 @@ fn is_confidential(exchange: &Exchange) -> bool {
 pub(super) async fn sign_out(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
     body::discard(exchange, payload).await?;
     exchange.access.sign_out().await?;
+    Ok(no_content())
+}
+
+/// Dispatches by method to unlocking or locking.
+pub(super) async fn unlock_or_lock(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    method: &Method,
+) -> Answer {
+    match method {
+        &Method::DELETE => lock(exchange, payload).await,
+        _ => unlock(exchange, payload).await,
+    }
+}
+
+/// Work as admin for the next 15 minutes.
+///
+/// With `console.unlock`, the console token of an admin has the role viewer until it is unlocked.
+/// Unlocking again begins the time anew.
+#[utoipa::path(post, operation_id = "unlock", path = "/sign-in/unlock", tag = "console",
+    responses((status = 200, body = StandingView), (status = "default", body = Problem)))]
+pub(super) async fn unlock(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
+    body::discard(exchange, payload).await?;
+    let standing = exchange.access.unlock().await?;
+    Ok(json(StatusCode::OK, &StandingView::new(standing, exchange)))
+}
+
+/// Work as viewer again before the 15 minutes are over.
+#[utoipa::path(delete, operation_id = "lock", path = "/sign-in/unlock", tag = "console",
+    responses((status = 204), (status = "default", body = Problem)))]
+pub(super) async fn lock(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
+    body::discard(exchange, payload).await?;
+    exchange.access.lock().await?;
     Ok(no_content())
 }
 

@@ -256,6 +256,65 @@ async fn every_operation_against_every_role() {
     server.stop().await;
 }
 
+/// CON-73, CON-23: with `console.unlock` the token of an admin is that of a viewer until it is
+/// unlocked, for 15 minutes or until it is locked again. Signed tokens keep their rights, and a
+/// client without credentials is never admin.
+#[tokio::test]
+async fn an_admin_looks_until_it_unlocks() {
+    const UNLOCK: &str = "/$api/v1/sign-in/unlock";
+    let mut plan = Plan::new();
+    plan.config.needs_unlock = true;
+    let server = start_plan(plan, SasConfig::closed()).await;
+    arrange(&server).await;
+    let admin = token(&server, &signed(Right::Manage), json!({})).await;
+    let viewer = token(&server, &signed(Right::Listen), json!({})).await;
+    let change = async |credentials: &str, name: &str| {
+        with(&server, &format!("PUT /$api/v1/queues/{name}"), credentials, "{}").await.status
+    };
+    let unlock =
+        async |credentials: &str| with(&server, &format!("POST {UNLOCK}"), credentials, "").await;
+    let standing = async || with(&server, &format!("GET {SIGN_IN}"), &admin, "").await.json();
+    assert_eq!(with(&server, HEADS, &admin, "").await.status, 200);
+    assert_eq!(change(&admin, "a").await, 401);
+    assert_eq!(change(&signed(Right::Manage), "a").await, 201);
+    let before = standing().await;
+    assert_eq!((&before["role"], &before["isLocked"]), (&json!("viewer"), &json!(true)));
+
+    let unlocked = unlock(&admin).await;
+    assert_eq!(unlocked.status, 200, "{}", unlocked.text());
+    let unlocked = unlocked.json();
+    assert_eq!((&unlocked["role"], &unlocked["isLocked"]), (&json!("admin"), &json!(false)));
+    assert_eq!(change(&admin, "b").await, 201);
+    server.clock.advance(TimeSpan::from_ms(15 * 60_000 - 1));
+    assert_eq!(change(&admin, "c").await, 201);
+    server.clock.advance(TimeSpan::from_ms(1));
+    assert_eq!(change(&admin, "d").await, 401);
+    assert_eq!(standing().await["isLocked"], true);
+
+    assert_eq!(unlock(&admin).await.status, 200);
+    assert_eq!(change(&admin, "d").await, 201);
+    assert_eq!(with(&server, &format!("DELETE {UNLOCK}"), &admin, "").await.status, 204);
+    assert_eq!(change(&admin, "e").await, 401);
+
+    for (credentials, status) in [(viewer, 400), (signed(Right::Manage), 400)] {
+        assert_eq!(unlock(&credentials).await.status, status);
+    }
+    let other = arranged().await;
+    let admin = token(&other, &signed(Right::Manage), json!({})).await;
+    let refused = with(&other, &format!("POST {UNLOCK}"), &admin, "").await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("console.unlock"), "{}", refused.text());
+    other.stop().await;
+    server.stop().await;
+
+    let mut plan = Plan::new();
+    plan.config.needs_unlock = true;
+    let open = plan.start().await;
+    let standing = open.ask(&format!("GET {SIGN_IN}"), "").await.json();
+    assert_eq!((&standing["role"], &standing["isLocked"]), (&json!("viewer"), &json!(false)));
+    open.stop().await;
+}
+
 /// CON-73: without credentials a client is admin on loopback and viewer elsewhere, or has the role
 /// of the setting; read_only makes everybody a viewer of the JSON API, and of nothing else.
 #[tokio::test]
