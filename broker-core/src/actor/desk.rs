@@ -11,6 +11,7 @@ use actix::Recipient;
 use tokio::sync::Notify;
 
 use super::messages::{TreeFailed, TreeNews};
+use super::own_commits::OwnCommits;
 use super::pulse::Pulse;
 use crate::admission::LongTurns;
 use crate::clock::Clock;
@@ -45,6 +46,7 @@ pub(super) struct Desk {
     dirty: RefCell<Vec<u64>>,
     submit: Notify,
     completions: Arc<Completions>,
+    own_commits: OwnCommits,
     pub(super) telemetry: Telemetry,
     /// Last warning about retries without delay.
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
@@ -73,6 +75,7 @@ impl Desk {
             dirty: RefCell::default(),
             submit: Notify::new(),
             completions: Arc::default(),
+            own_commits: OwnCommits::default(),
             telemetry: Telemetry::new(),
             warned_of_undelayed_at: Cell::new(None),
             pulse,
@@ -179,24 +182,55 @@ impl Desk {
     fn submit_dirty(&self) {
         let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         let now = self.clock.now();
-        for at in dirty {
-            let Some(entry) = self.entry_of(at) else { continue };
+        for at in &dirty {
+            let Some(entry) = self.entry_of(*at) else { continue };
             entry.dirty.set(false);
-            let completion = || {
-                let completions = Arc::clone(&self.completions);
-                let submitted_at = now;
-                let clock = Arc::clone(&self.clock);
-                let commit_seconds = self.telemetry.commit_seconds.clone();
-                Box::new(move |stage, result| {
-                    commit_seconds.record(clock.now().since(submitted_at).as_seconds_f64());
-                    let mut done = completions.done.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((at, stage, result));
-                    drop(done);
-                    completions.arrived.notify_one();
-                }) as StageCompletion
-            };
-            entry.tree.borrow_mut().submit(now, &completion);
+            let completion = || self.completion(*at, now);
+            let mut submit = || entry.tree.borrow_mut().submit(now, &completion);
+            if dirty.len() == 1 && self.may_commit(*at, &entry, now) {
+                self.commit(&entry, now, &mut submit);
+            } else {
+                submit();
+            }
         }
+    }
+
+    /// Creates the callback for the result of a stage of a tree.
+    fn completion(&self, at: u64, submitted_at: Timestamp) -> StageCompletion {
+        let completions = Arc::clone(&self.completions);
+        let clock = Arc::clone(&self.clock);
+        let commit_seconds = self.telemetry.commit_seconds.clone();
+        Box::new(move |stage, result| {
+            commit_seconds.record(clock.now().since(submitted_at).as_seconds_f64());
+            let mut done = completions.done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((at, stage, result));
+            drop(done);
+            completions.arrived.notify_one();
+        })
+    }
+
+    /// Whether this arbiter may wait for the stage of a tree to become durable.
+    fn may_commit(&self, at: u64, entry: &TreeEntry, now: Timestamp) -> bool {
+        entry.tree.borrow().wants_small_commit() && self.own_commits.may_commit(at, now)
+    }
+
+    /// Submits a stage, and commits it on this thread if the store has no other work.
+    fn commit(&self, entry: &TreeEntry, now: Timestamp, submit: &mut dyn FnMut()) {
+        let writer = Arc::clone(entry.tree.borrow().writer());
+        // A disk that does not answer is reported like a turn that does not end.
+        let turn = self.pulse.begin(entry.id, now);
+        let is_done = writer.commit_here(submit);
+        drop(turn);
+        if is_done {
+            let then = self.clock.now();
+            self.own_commits.note_commit(then.since(now), then);
+            self.complete();
+        }
+    }
+
+    /// Notes a turn of a tree.
+    pub(super) fn note_turn(&self, at: u64, now: Timestamp) {
+        self.own_commits.note_turn(at, now);
     }
 
     fn complete(&self) {

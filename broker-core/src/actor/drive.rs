@@ -231,6 +231,7 @@ impl Drive {
         let Some(shell) = self.shell() else { return };
         let now = self.clock.now();
         let _turn = self.desk.pulse.begin(self.id, now);
+        self.desk.note_turn(self.tree_number, now);
         let mut releases = Vec::new();
         let result =
             catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));

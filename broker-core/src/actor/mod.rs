@@ -20,6 +20,7 @@ pub mod entity;
 pub mod inlet;
 pub(crate) mod messages;
 pub mod namespace;
+mod own_commits;
 pub mod pulse;
 mod route;
 mod session;

@@ -26,6 +26,9 @@ use crate::transfer::claim::TransferGuard;
 
 /// Size in bytes at which a stage is cut, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
+/// Maximum size of a stage that its arbiter commits itself (decision 46).
+const SMALL_RECORDS_MAX: usize = 16;
+const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Maximum time that lazy changes, on which no reply depends, stay in memory.
 const LAZY_DELAY: TimeSpan = TimeSpan::from_ms(500);
 
@@ -343,6 +346,20 @@ impl Tree {
         !self.cut.is_empty()
             || self.stage.batch.is_synced()
             || self.flush_deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Whether one small stage is all that waits, with a reply that needs it durable.
+    #[must_use]
+    pub fn wants_small_commit(&self) -> bool {
+        let batch = &self.stage.batch;
+        let is_small = batch.len() <= SMALL_RECORDS_MAX && batch.bytes() <= SMALL_BYTES_MAX;
+        is_small && batch.is_synced() && self.cut.is_empty() && self.submitted.is_empty()
+    }
+
+    /// The writer of its shard.
+    #[must_use]
+    pub const fn writer(&self) -> &Arc<ShardWriter> {
+        &self.writer
     }
 
     /// Submits each staged stage as one batch. `completion` creates the callback for the result of

@@ -106,6 +106,12 @@ impl ShardWriter {
         self.submit_after(None, batch, Vec::new(), completion);
     }
 
+    /// Calls `submit`, which submits one batch here, and completes it on this thread if the store
+    /// has no other work (see [`Store::commit_here`]). Returns whether it did.
+    pub fn commit_here(&self, submit: &mut dyn FnMut()) -> bool {
+        self.store.commit_here(submit)
+    }
+
     /// Appends a batch that depends on an earlier one: it fails if the epoch is no longer
     /// `earlier`. Another tree may have taken the shard over again before the caller learns that
     /// its earlier batch is lost. Returns the epoch on which the next batch may depend.

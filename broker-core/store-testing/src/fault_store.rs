@@ -54,6 +54,7 @@ struct State {
     separates_contents: bool,
     /// Fates of the next amendments; later ones are stored.
     amend_fates: VecDeque<Fate>,
+    fate_here: Option<Fate>,
     /// Contents that contain this text are pinned as invalid messages.
     spoilt: Option<&'static str>,
     ended: bool,
@@ -104,6 +105,7 @@ impl FaultStore {
             refuses_exists: false,
             separates_contents: false,
             amend_fates: VecDeque::new(),
+            fate_here: None,
             spoilt: None,
             ended: false,
         };
@@ -216,6 +218,11 @@ impl FaultStore {
     /// Decides about an amendment that follows those decided before; others are stored.
     pub fn decide_amendment(&self, fate: Fate) {
         self.lock().amend_fates.push_back(fate);
+    }
+
+    /// From now on, [`Store::commit_here`] completes all batches with this fate, if there is one.
+    pub fn commit_here_with(&self, fate: Option<Fate>) {
+        self.lock().fate_here = fate;
     }
 
     /// From now on, pins contents with this text as invalid messages.
@@ -491,6 +498,16 @@ impl Store for FaultStore {
         if at_once {
             while self.complete_next(shard, Fate::Store) {}
         }
+    }
+
+    fn commit_here(&self, submit: &mut dyn FnMut()) -> bool {
+        let fate = self.lock().fate_here;
+        submit();
+        if let Some(fate) = fate {
+            let shards = 0..self.image.shard_count();
+            shards.for_each(|shard| while self.complete_next(Shard(shard), fate) {});
+        }
+        fate.is_some() || self.lock().at_once
     }
 
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {

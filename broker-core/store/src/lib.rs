@@ -122,9 +122,9 @@ impl fmt::Debug for Submission {
 /// Storage of the data that a broker has acknowledged.
 ///
 /// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
-/// All methods are called from arbiter threads. Only asynchronous ones and `close`, which has a
-/// thread of its own, may wait for the medium. No runtime is assumed: a future may be polled on any
-/// thread. Each asynchronous call ends within a time limit of the store; if the medium does not
+/// All methods are called from arbiter threads. Only asynchronous ones, `commit_here`, and `close`,
+/// which has a thread of its own, may wait for the medium. No runtime is assumed: a future may be
+/// polled on any thread. Each asynchronous call ends within a time limit of the store; if the medium does not
 /// answer, with [`StoreError::Unavailable`], and then the broker repeats it. So such an error is no
 /// reason to give up a shard, an entity or a message.
 ///
@@ -190,6 +190,14 @@ pub trait Store: Send + Sync {
     /// it gives up, it completes with `Unavailable`: the batch may be stored, the shard takes no
     /// further one, and its owner acquires it again.
     fn submit(&self, submission: Submission, completion: Completion);
+
+    /// Calls `submit` once, which submits one batch, and completes it on this thread if the store
+    /// has no other work. Saves the change to a thread of the store and back, but waits for the
+    /// medium. Returns whether the batch is completed; if not, it is submitted as usual.
+    fn commit_here(&self, submit: &mut dyn FnMut()) -> bool {
+        submit();
+        false
+    }
 
     /// Stores a batch if each key has the expected value, or is absent where none is expected.
     /// Returns whether it did. Durable and atomic, also against other brokers on the same store. All

@@ -366,6 +366,11 @@ impl Store for MemoryStore {
         completion(result);
     }
 
+    fn commit_here(&self, submit: &mut dyn FnMut()) -> bool {
+        submit();
+        true
+    }
+
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
         if batch.has_contents() {
             return Err(StoreError::Failed("an amendment has no contents".into()));

@@ -22,6 +22,7 @@ mod looking;
 mod namespace;
 mod opening;
 mod overlays;
+mod own_commits;
 mod parked;
 mod peer;
 mod policies;

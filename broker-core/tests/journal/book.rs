@@ -61,6 +61,28 @@ impl Book {
         self.submit_batch(store, (shard, others), (ops, synced), batch);
     }
 
+    /// Like [`Self::submit`], but the store may commit the batch on this thread. Returns whether it
+    /// did.
+    pub fn submit_here(
+        &mut self,
+        store: &dyn Store,
+        shard: usize,
+        others: &[usize],
+        work: (Vec<Op>, bool),
+    ) -> bool {
+        let mut work = Some(work);
+        let is_done = store.commit_here(&mut || {
+            if let Some(work) = work.take() {
+                self.submit(store, shard, others, work);
+            }
+        });
+        assert!(work.is_none(), "a store asks for the batch");
+        self.take_answers();
+        let last = self.batches.last().and_then(|batch| batch.outcome.as_ref());
+        assert!(!is_done || last.is_some(), "a batch that is committed here has an outcome");
+        is_done
+    }
+
     /// Submits a batch with a reservation.
     pub fn submit_reserved(
         &mut self,

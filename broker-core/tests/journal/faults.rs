@@ -157,7 +157,11 @@ fn work(run: &mut Run, journal: &Journal, (random, load): (&mut Random, &Load)) 
         let shard = random.index(2);
         let spaces = [SPACES[shard], SPACES[shard + 2]];
         let batch = load.batch(random, &spaces);
-        run.book.submit(journal, shard, &[], batch);
+        if step % 4 == 3 {
+            run.book.submit_here(journal, shard, &[], batch);
+        } else {
+            run.book.submit(journal, shard, &[], batch);
+        }
         if step % 3 == 0 {
             journal.run_committer();
         }

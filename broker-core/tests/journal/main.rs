@@ -6,6 +6,7 @@
 //!
 //! - [`crash`]: any work, interrupted anywhere, from a seed.
 //! - [`faults`]: every disk call fails once.
+//! - [`here`]: a submitter commits its own batch.
 //! - [`room`]: the disk is full.
 //! - [`rot`]: every byte on the disk is wrong once.
 //!
@@ -24,6 +25,7 @@ mod crash;
 mod faults;
 mod generator;
 mod golden;
+mod here;
 mod judge;
 mod mended;
 mod oracle;

@@ -51,7 +51,12 @@ fn work(journal: &Journal, book: &mut Book, random: &mut Random) {
     for _ in 0..BATCHES {
         let shard = random.index(usize::from(SHARDS));
         let spaces = [SPACES[shard], SPACES[shard + 3]];
-        book.submit(journal, shard, &[], load_of.batch(random, &spaces));
+        let batch = load_of.batch(random, &spaces);
+        if random.one_in(2) {
+            book.submit_here(journal, shard, &[], batch);
+        } else {
+            book.submit(journal, shard, &[], batch);
+        }
         if random.one_in(12) {
             // Nothing is pending, so the result of a pin is known.
             wait(book);

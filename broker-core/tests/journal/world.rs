@@ -284,7 +284,11 @@ impl World {
             let (ops, synced) = self.load.batch(&mut self.random, &spaces);
             let place = self.book.batches.len();
             self.note(|| format!("submit {place} to {shard}, synced {synced}: {ops:?}"));
-            self.book.submit(&*journal, shard, &others, (ops, synced));
+            if self.random.one_in(8) {
+                self.book.submit_here(&*journal, shard, &others, (ops, synced));
+            } else {
+                self.book.submit(&*journal, shard, &others, (ops, synced));
+            }
             self.seen.batches += 1;
         }
     }

@@ -14,6 +14,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ("a new owner goes on behind the last batch stored", acquire_goes_on),
     ("a batch over spaces and shards is stored whole or not at all", atomic_over_shards),
     ("batches of many threads and shards all land", many_threads),
+    ("a batch committed here is submitted once and completes in order", commit_here),
+    ("a past owner is fenced when it commits here", fencing_here),
+    ("batches committed here by many threads all land", many_threads_here),
 ];
 
 fn completion_order(subject: &Subject<'_>) {
@@ -172,5 +175,89 @@ fn many_threads(subject: &Subject<'_>) {
     for number in 0..store.shard_count() {
         assert_eq!(keys_of(&*store, 1 + u64::from(number)).len(), 100);
         assert_eq!(keys_of(&*store, 100 + u64::from(number)).len(), 100);
+    }
+}
+
+fn commit_here(subject: &Subject<'_>) {
+    let mut owner = subject.owner();
+    let first = owner.next.0;
+    let mut receivers = Vec::new();
+    for number in 0..60u8 {
+        let (id, mut count) = (BatchId(first + u64::from(number)), 0);
+        let mut batch = Batch::default();
+        batch.put_with_content(&key(1, &[number]), Bytes::from(vec![number; 9]), |_| {});
+        if number % 3 != 1 {
+            batch.require_sync();
+        }
+        let batch = Arc::new(batch);
+        let mut submit = || {
+            count += 1;
+            receivers.push(owner.send(id, vec![owner.fence], Arc::clone(&batch)));
+        };
+        // Others are submitted without a wait, so that the store is often busy.
+        let is_done = if number % 4 == 0 {
+            submit();
+            false
+        } else {
+            owner.store.commit_here(&mut submit)
+        };
+        assert_eq!(count, 1, "the batch is submitted once");
+        if is_done {
+            let mut outcomes = receivers.drain(..).map(|receiver| receiver.try_recv());
+            let is_stored = |outcome| matches!(outcome, Ok(Ok(())));
+            assert!(outcomes.all(is_stored), "it is completed, after all earlier ones");
+            assert_eq!(content(&*owner.store, &key(1, &[number])), Some(vec![number; 9]));
+        }
+    }
+    for receiver in &receivers {
+        assert!(outcome_of(receiver).is_ok());
+    }
+    owner.next = BatchId(first + 60);
+    subject.check_twice(owner, |store| assert_eq!(keys_of(store, 1).len(), 60));
+}
+
+fn fencing_here(subject: &Subject<'_>) {
+    let past = subject.owner();
+    let mut present = Owner::of(Arc::clone(&past.store), Shard(0));
+    let mut late = None;
+    let mut batch = Batch::default();
+    batch.put(&key(1, b"late"), |to| to.push(1));
+    let batch = Arc::new(batch);
+    past.store.commit_here(&mut || {
+        late = Some(past.send(past.next, vec![past.fence], Arc::clone(&batch)));
+    });
+    assert!(matches!(late.as_ref().map(outcome_of), Some(Err(StoreError::Fenced { .. }))));
+    present.put(&key(1, b"b"), b"y");
+    subject.check_twice(present, |store| assert_eq!(keys_of(store, 1), [b"b".to_vec()]));
+}
+
+fn many_threads_here(subject: &Subject<'_>) {
+    let store = subject.store();
+    std::thread::scope(|scope| {
+        for number in 0..store.shard_count() {
+            let store = Arc::clone(&store);
+            scope.spawn(move || {
+                let mut owner = Owner::of(Arc::clone(&store), Shard(number));
+                for at in 0..100u8 {
+                    let key = key(1 + u64::from(number), &[at]);
+                    if at % 3 == 0 {
+                        owner.put(&key, b"x");
+                        continue;
+                    }
+                    let mut batch = Batch::default();
+                    batch.put(&key, |to| to.push(1));
+                    let (id, batch) = (owner.next, Arc::new(batch));
+                    owner.next = BatchId(id.0 + 1);
+                    let mut sent = None;
+                    store.commit_here(&mut || {
+                        sent = Some(owner.send(id, vec![owner.fence], Arc::clone(&batch)));
+                    });
+                    assert!(sent.is_some_and(|receiver| outcome_of(&receiver).is_ok()));
+                }
+            });
+        }
+    });
+    for number in 0..store.shard_count() {
+        assert_eq!(keys_of(&*store, 1 + u64::from(number)).len(), 100);
     }
 }

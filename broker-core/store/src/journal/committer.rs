@@ -1,7 +1,8 @@
 //! The committer: writes all submitted batches as one group, syncs once, applies the group to the
 //! index and completes its batches (DESIGN D12).
 //!
-//! It owns the end of the log. One thread, or a test, drives it.
+//! It owns the end of the log. Its thread drives it, a submitter that leads (see [`lead`]), or a
+//! test.
 //!
 //! ```text
 //!  moved records first │ parts of large contents │ batches in the order of their shards
@@ -17,6 +18,7 @@
 //! key, and while no group is being written.
 //!
 //! [`group_write`]: super::group_write
+//! [`lead`]: super::lead
 
 mod encode;
 mod large;
@@ -154,6 +156,11 @@ impl Committer {
         // A group that waits for the writer takes further parts: it is taken back for them.
         let group = if self.pending_writes > 1 { &self.waiting } else { &self.group };
         !self.large.is_empty() && group.part_bytes < PART_BYTES_PER_GROUP
+    }
+
+    /// Whether it has nothing to do, so that a submitter may drive it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending_writes == 0 && self.large.is_empty() && self.jobs.is_empty()
     }
 
     /// Whether large contents are being written.

@@ -25,6 +25,7 @@ mod format;
 mod group_write;
 mod index;
 mod keeper;
+mod lead;
 mod log;
 mod manifest;
 mod opening;
@@ -272,8 +273,8 @@ impl Journal {
         let Driver::Manual(manual) = &self.driver else { return false };
         let Some(manual) = &mut *lock(manual) else { return false };
         let committer = &mut manual.0;
-        match self.queue.take(Some(std::time::Duration::ZERO)) {
-            queue::CommitterWakeup::Jobs(jobs) => committer.turn(jobs),
+        match self.queue.wait(Some(std::time::Duration::ZERO)) {
+            queue::CommitterWakeup::Jobs => committer.turn(self.queue.take()),
             queue::CommitterWakeup::Quiet | queue::CommitterWakeup::Closed
                 if !committer.is_writing_large() && !committer.has_pending_writes() =>
             {
@@ -375,6 +376,19 @@ impl Store for Journal {
         {
             self.room.give_back(submission.batch.reserved());
             completion(Err(error));
+        }
+    }
+
+    fn commit_here(&self, submit: &mut dyn FnMut()) -> bool {
+        match &self.driver {
+            Driver::Threads(threads) => threads.commit_here(&self.queue, submit),
+            Driver::Manual(manual) => match &mut *lock(manual) {
+                Some(manual) => lead::commit_here(&self.queue, &mut manual.0, submit),
+                None => {
+                    submit();
+                    false
+                }
+            },
         }
     }
 

@@ -95,12 +95,17 @@ struct State {
     ended: Option<StoreError>,
     closing: bool,
     nudged: bool,
+    /// Whether a submitter carries out its own job, so that jobs do not wake the committer.
+    is_led: bool,
+    /// Whether a submitter has carried out a job since the committer began to wait.
+    was_led: bool,
     watchers: Vec<Watcher>,
 }
 
 /// The reason why the committer wakes up.
 pub(super) enum CommitterWakeup {
-    Jobs(VecDeque<CommitJob>),
+    /// There are jobs, or it was nudged.
+    Jobs,
     /// No job arrived in time.
     Quiet,
     /// The queue is closed and empty.
@@ -117,13 +122,24 @@ impl JobQueue {
         if state.closing {
             return Err((job, StoreError::Failed("the store is closed".into())));
         }
-        let was_empty = state.jobs.is_empty();
+        let wakes = state.jobs.is_empty() && !state.is_led;
         state.jobs.push_back(job);
         drop(state);
-        if was_empty {
+        if wakes {
             self.arrived.notify_one();
         }
         Ok(())
+    }
+
+    /// Lets the caller carry out the next job, unless there is one or the journal has ended. The
+    /// caller owns the committer, which does not wake up for jobs until the lead is dropped.
+    pub(super) fn lead(&self) -> Option<Lead<'_>> {
+        let mut state = self.lock();
+        if !state.jobs.is_empty() || state.closing || state.ended.is_some() {
+            return None;
+        }
+        state.is_led = true;
+        Some(Lead { queue: self, has_led: false })
     }
 
     /// Wakes the committer, even without a job.
@@ -132,14 +148,19 @@ impl JobQueue {
         self.arrived.notify_one();
     }
 
-    /// Takes all jobs, possibly none after a nudge. Waits at most `patience` for one, without limit
-    /// if `None`.
-    pub(super) fn take(&self, patience: Option<Duration>) -> CommitterWakeup {
+    /// Takes all jobs. The caller owns the committer: jobs that are taken first are carried out
+    /// first.
+    pub(super) fn take(&self) -> VecDeque<CommitJob> {
+        std::mem::take(&mut self.lock().jobs)
+    }
+
+    /// Waits at most `patience` for a job or a nudge, without limit if `None`.
+    pub(super) fn wait(&self, patience: Option<Duration>) -> CommitterWakeup {
         let mut state = self.lock();
         loop {
             let is_nudged = std::mem::take(&mut state.nudged) && state.ended.is_none();
             if is_nudged || !state.jobs.is_empty() {
-                return CommitterWakeup::Jobs(std::mem::take(&mut state.jobs));
+                return CommitterWakeup::Jobs;
             }
             if state.closing || state.ended.is_some() {
                 return CommitterWakeup::Closed;
@@ -154,7 +175,9 @@ impl JobQueue {
                 }
             };
             state = waited.0;
-            if waited.1 && state.jobs.is_empty() && !state.closing && !state.nudged {
+            // A job of a submitter that led counts as one, so the wait begins again.
+            let was_led = std::mem::take(&mut state.was_led);
+            if waited.1 && !was_led && state.jobs.is_empty() && !state.closing && !state.nudged {
                 return CommitterWakeup::Quiet;
             }
         }
@@ -198,5 +221,38 @@ impl JobQueue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right of a submitter to carry out its own job. Dropping it wakes the committer for jobs that
+/// arrived meanwhile.
+pub(super) struct Lead<'q> {
+    queue: &'q JobQueue,
+    has_led: bool,
+}
+
+impl Lead<'_> {
+    /// Takes the job if it is the only one. Otherwise all are left to the committer.
+    pub(super) fn take_only_job(&mut self) -> Option<CommitJob> {
+        let mut state = self.queue.lock();
+        if state.jobs.len() > 1 {
+            return None;
+        }
+        let job = state.jobs.pop_front();
+        self.has_led = job.is_some();
+        job
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.is_led = false;
+        state.was_led |= self.has_led;
+        let wakes = !state.jobs.is_empty();
+        drop(state);
+        if wakes {
+            self.queue.arrived.notify_one();
+        }
     }
 }

@@ -3,13 +3,14 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::committer::Committer;
 use super::group_write::{GroupWriter, WriterThread};
 use super::keeper::{Keeper, KeeperProgress};
+use super::lead;
 use super::queue::{CommitterWakeup, JobQueue};
 use crate::StoreError;
 
@@ -20,6 +21,8 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The threads, which end when the queue is closed.
 pub(super) struct Threads {
+    /// Its thread drives it, or a submitter that leads. `None` when the thread has ended.
+    committer: Arc<Mutex<Option<Committer>>>,
     signal: Arc<KeeperSignal>,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -45,10 +48,11 @@ impl Threads {
     ) -> io::Result<Self> {
         committer.set_writer(GroupWriter::Thread(WriterThread::start(Arc::clone(&queue))?));
         let signal: Arc<KeeperSignal> = Arc::default();
+        let committer = Arc::new(Mutex::new(Some(committer)));
         let commit = {
-            let signal = Arc::clone(&signal);
+            let (signal, committer) = (Arc::clone(&signal), Arc::clone(&committer));
             let thread = std::thread::Builder::new().name("journal-commit".to_owned());
-            thread.spawn(move || commit(&queue, committer, &signal))?
+            thread.spawn(move || commit(&queue, &committer, &signal))?
         };
         let keep = {
             let signal = Arc::clone(&signal);
@@ -62,7 +66,24 @@ impl Threads {
                 }
             })?
         };
-        Ok(Self { signal, handles: Mutex::new(vec![commit, keep]) })
+        Ok(Self { committer, signal, handles: Mutex::new(vec![commit, keep]) })
+    }
+
+    /// Calls `submit`, and carries out its job on this thread if the committer has nothing to do.
+    /// Returns whether it did.
+    pub(super) fn commit_here(&self, queue: &JobQueue, submit: &mut dyn FnMut()) -> bool {
+        let mut owned = self.committer.try_lock().ok();
+        let Some(committer) = owned.as_deref_mut().and_then(Option::as_mut) else {
+            submit();
+            return false;
+        };
+        let is_done = lead::commit_here(queue, committer, submit);
+        let has_news = committer.take_news();
+        drop(owned);
+        if has_news {
+            self.signal.raise();
+        }
+        is_done
     }
 
     /// Waits until the threads have ended, which they do when the queue is closed.
@@ -81,29 +102,37 @@ impl Threads {
     }
 }
 
-/// Drives the committer. If it panics, the journal ends, and all waiting submissions fail.
-fn commit(queue: &JobQueue, mut committer: Committer, signal: &KeeperSignal) {
-    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, &mut committer, signal)));
-    if driven.is_err() {
+/// Drives the committer, and drops it with its files. If it panics, the journal ends, and all
+/// waiting submissions fail.
+fn commit(queue: &JobQueue, committer: &Mutex<Option<Committer>>, signal: &KeeperSignal) {
+    let driven = catch_unwind(AssertUnwindSafe(|| drive(queue, committer, signal)));
+    let ended = lock(committer).take();
+    if driven.is_err()
+        && let Some(mut committer) = ended
+    {
         committer.poison(&StoreError::Failed("the committer panicked".into()));
     }
     signal.raise();
 }
 
-fn drive(queue: &JobQueue, committer: &mut Committer, signal: &KeeperSignal) {
+/// Jobs are taken under the lock of the committer, so that those of a shard keep their order when a
+/// submitter leads in between.
+fn drive(queue: &JobQueue, committer: &Mutex<Option<Committer>>, signal: &KeeperSignal) {
     let mut unsynced_since: Option<Instant> = None;
+    let mut patience = None;
     loop {
-        let patience = if committer.is_busy() {
-            Some(Duration::ZERO)
-        } else {
-            committer.is_unmarked().then_some(QUIET)
-        };
-        match queue.take(patience) {
-            CommitterWakeup::Jobs(jobs) => committer.turn(jobs),
+        let wakeup = queue.wait(patience);
+        let mut owned = lock(committer);
+        let Some(committer) = &mut *owned else { return };
+        match wakeup {
+            CommitterWakeup::Jobs => committer.turn(queue.take()),
             CommitterWakeup::Quiet if committer.is_busy() => committer.turn([].into()),
             CommitterWakeup::Quiet => committer.mark(),
             CommitterWakeup::Closed if committer.is_writing_large() => committer.finish_large(),
-            CommitterWakeup::Closed => break,
+            CommitterWakeup::Closed => {
+                committer.close();
+                return;
+            }
         }
         // Unsynced changes must reach the disk even if more keep arriving.
         unsynced_since =
@@ -115,8 +144,17 @@ fn drive(queue: &JobQueue, committer: &mut Committer, signal: &KeeperSignal) {
         if committer.take_news() {
             signal.raise();
         }
+        patience = if committer.is_busy() {
+            Some(Duration::ZERO)
+        } else {
+            committer.is_unmarked().then_some(QUIET)
+        };
     }
-    committer.close();
+}
+
+/// Locks the committer, also after a panic: the journal ends then.
+fn lock(committer: &Mutex<Option<Committer>>) -> MutexGuard<'_, Option<Committer>> {
+    committer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn keep(mut keeper: Keeper, signal: &KeeperSignal) {
