@@ -182,12 +182,16 @@ impl Desk {
     fn submit_dirty(&self) {
         let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         let now = self.clock.now();
+        let is_single = dirty.len() == 1;
         for at in &dirty {
             let Some(entry) = self.entry_of(*at) else { continue };
             entry.dirty.set(false);
             let completion = || self.completion(*at, now);
             let mut submit = || entry.tree.borrow_mut().submit(now, &completion);
-            if dirty.len() == 1 && self.may_commit(*at, &entry, now) {
+            if !is_single || !entry.tree.borrow().wants_small_commit() {
+                self.own_commits.note_load(now);
+                submit();
+            } else if self.own_commits.may_commit(*at, now) {
                 self.commit(&entry, now, &mut submit);
             } else {
                 submit();
@@ -207,11 +211,6 @@ impl Desk {
             drop(done);
             completions.arrived.notify_one();
         })
-    }
-
-    /// Whether this arbiter may wait for the stage of a tree to become durable.
-    fn may_commit(&self, at: u64, entry: &TreeEntry, now: Timestamp) -> bool {
-        entry.tree.borrow().wants_small_commit() && self.own_commits.may_commit(at, now)
     }
 
     /// Submits a stage, and commits it on this thread if the store has no other work.

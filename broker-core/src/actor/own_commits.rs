@@ -1,7 +1,8 @@
 //! Decides when an arbiter commits a stage on its own thread (decision 46).
 //!
 //! This saves two wake-ups, but everything else on the arbiter waits for the disk. So an arbiter
-//! commits only while no other tree takes turns, and only while commits are as fast as a turn.
+//! commits only while no other tree takes turns, no large stages arrive, and commits are as fast as
+//! a turn.
 
 use std::cell::Cell;
 
@@ -11,8 +12,8 @@ use crate::time::{TimeSpan, Timestamp};
 const COMMIT_TIME_MAX: TimeSpan = TimeSpan::from_ms(1);
 /// Weight of the last commit in the average is one part in this number.
 const AVERAGED_COUNT: i64 = 8;
-/// Time since the last turn of another tree.
-const OTHERS_QUIET: TimeSpan = TimeSpan::from_ms(1);
+/// Time since the last turn of another tree, and since the last stage that was not committed here.
+const QUIET: TimeSpan = TimeSpan::from_ms(1);
 /// A pause after slow commits, as a multiple of the last one: other work on the arbiter waits for
 /// at most about a thirtieth of the time.
 const PAUSE_FACTOR: i64 = 32;
@@ -23,8 +24,8 @@ const PAUSE_MAX: TimeSpan = TimeSpan::from_minutes(1);
 pub(super) struct OwnCommits {
     /// The tree that took the last turn, and its instant.
     last_turn: Cell<(u64, Timestamp)>,
-    /// Last turn of any other tree.
-    others_at: Cell<Timestamp>,
+    /// Last instant with other work.
+    busy_at: Cell<Timestamp>,
     average: Cell<TimeSpan>,
     paused_until: Cell<Timestamp>,
 }
@@ -33,7 +34,7 @@ impl Default for OwnCommits {
     fn default() -> Self {
         Self {
             last_turn: Cell::new((u64::MAX, Timestamp::NONE)),
-            others_at: Cell::new(Timestamp::NONE),
+            busy_at: Cell::new(Timestamp::NONE),
             average: Cell::new(TimeSpan::ZERO),
             paused_until: Cell::new(Timestamp::NONE),
         }
@@ -45,14 +46,19 @@ impl OwnCommits {
     pub(super) fn note_turn(&self, tree: u64, now: Timestamp) {
         let (last, at) = self.last_turn.replace((tree, now));
         if last != tree {
-            self.others_at.set(at);
+            self.note_load(at);
         }
+    }
+
+    /// Notes stages that are too many or too large for a commit of the arbiter.
+    pub(super) fn note_load(&self, at: Timestamp) {
+        self.busy_at.set(self.busy_at.get().max(at));
     }
 
     /// Whether the arbiter may wait for a commit of this tree.
     pub(super) fn may_commit(&self, tree: u64, now: Timestamp) -> bool {
         self.last_turn.get().0 == tree
-            && now.since(self.others_at.get()) >= OTHERS_QUIET
+            && now.since(self.busy_at.get()) >= QUIET
             && now >= self.paused_until.get()
     }
 
@@ -117,6 +123,17 @@ mod tests {
         // Two trees that take turns rarely do not hinder each other.
         stand.turn(8);
         stand.clock.advance(TimeSpan::from_ms(5));
+        assert!(stand.may_commit());
+    }
+
+    /// Decision 46: under load, the store's threads write while the arbiter applies commands.
+    #[test]
+    fn arbiter_leaves_commits_to_the_store_under_load() {
+        let stand = Stand::new();
+        assert!(stand.may_commit());
+        stand.commits.note_load(stand.clock.now());
+        assert!(!stand.may_commit());
+        stand.clock.advance(TimeSpan::from_ms(1));
         assert!(stand.may_commit());
     }
 

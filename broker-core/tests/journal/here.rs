@@ -18,7 +18,7 @@ fn config() -> JournalConfig {
 /// Id and outcome of a batch.
 type Outcome = (u64, Result<(), StoreError>);
 
-/// The owner of the one shard.
+/// The owner of the only shard.
 struct Owner {
     journal: Arc<Journal>,
     fence: Fence,

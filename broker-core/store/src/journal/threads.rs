@@ -115,7 +115,7 @@ fn commit(queue: &JobQueue, committer: &Mutex<Option<Committer>>, signal: &Keepe
     signal.raise();
 }
 
-/// Jobs are taken under the lock of the committer, so that those of a shard keep their order when a
+/// Jobs are taken under the lock of the committer, so that jobs of a shard keep their order when a
 /// submitter leads in between.
 fn drive(queue: &JobQueue, committer: &Mutex<Option<Committer>>, signal: &KeeperSignal) {
     let mut unsynced_since: Option<Instant> = None;
