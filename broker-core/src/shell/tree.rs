@@ -26,8 +26,9 @@ use crate::transfer::claim::TransferGuard;
 
 /// Size in bytes at which a stage is cut, between atomic units.
 const STAGE_BYTES_MAX: u64 = 8 << 20;
-/// Maximum size of a stage that its arbiter commits itself (decision 46).
-const SMALL_RECORDS_MAX: usize = 16;
+/// Maximum size of a stage that its arbiter commits itself (decision 46). The journal writes more
+/// records than this in the background.
+const SMALL_RECORDS_MAX: usize = 15;
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Maximum time that lazy changes, on which no reply depends, stay in memory.
 const LAZY_DELAY: TimeSpan = TimeSpan::from_ms(500);

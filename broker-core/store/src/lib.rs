@@ -124,9 +124,9 @@ impl fmt::Debug for Submission {
 /// Implementations must pass the suite `store_conformance` of the crate `peeklock-store-testing`.
 /// All methods are called from arbiter threads. Only asynchronous ones, `commit_here`, and `close`,
 /// which has a thread of its own, may wait for the medium. No runtime is assumed: a future may be
-/// polled on any thread. Each asynchronous call ends within a time limit of the store; if the medium does not
-/// answer, with [`StoreError::Unavailable`], and then the broker repeats it. So such an error is no
-/// reason to give up a shard, an entity or a message.
+/// polled on any thread. Each asynchronous call ends within a time limit of the store; if the medium
+/// does not answer, with [`StoreError::Unavailable`], and then the broker repeats it. So such an
+/// error is no reason to give up a shard, an entity or a message.
 ///
 /// ```
 /// # mod peeklock { pub use peeklock_store as store; }

@@ -163,6 +163,12 @@ impl Committer {
         self.pending_writes == 0 && self.large.is_empty() && self.jobs.is_empty()
     }
 
+    /// Whether the active segment has room for a small batch. If not, the batch begins a segment,
+    /// which takes several syncs.
+    pub(super) fn has_room(&self) -> bool {
+        self.log.has_room()
+    }
+
     /// Whether large contents are being written.
     pub(super) fn is_writing_large(&self) -> bool {
         !self.large.is_empty()

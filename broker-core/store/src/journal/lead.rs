@@ -17,7 +17,8 @@ pub(super) fn commit_here(
     committer: &mut Committer,
     submit: &mut dyn FnMut(),
 ) -> bool {
-    let lead = if committer.is_idle() { queue.lead() } else { None };
+    let is_ready = committer.is_idle() && committer.has_room();
+    let lead = if is_ready { queue.lead() } else { None };
     let Some(mut lead) = lead else {
         submit();
         return false;

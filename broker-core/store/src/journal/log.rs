@@ -33,6 +33,8 @@ use crate::StoreError;
 /// Size from which a piece of a group takes no more frames. A message from a piece keeps the memory
 /// of the whole piece.
 const PIECE_BYTES_MAX: usize = 256 << 10;
+/// More than a frame with the small records that a submitter commits itself (decision 46).
+const SMALL_FRAME_BYTES: u64 = 128 << 10;
 
 /// The buffer for the payload of a frame, and the position of its bytes in the log.
 pub(super) struct Payload<'a> {
@@ -180,6 +182,13 @@ impl Log {
     /// Whether data was written after the last mark.
     pub(super) const fn is_unmarked(&self) -> bool {
         self.unmarked
+    }
+
+    /// Whether the active segment has room for a frame of small records.
+    pub(super) const fn has_room(&self) -> bool {
+        let left = self.active_bytes.saturating_sub(self.buffer_at + self.buffer.len() as u64);
+        // Segments of tests are smaller than the usual room.
+        left > SMALL_FRAME_BYTES || left > self.active_bytes / 8
     }
 
     /// Adds a frame whose payload has at most `payload_max` bytes. Continues in the next segment if
