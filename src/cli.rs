@@ -40,6 +40,7 @@ mod health;
 mod holders;
 mod import;
 mod inspect;
+mod job;
 mod peek;
 mod policy;
 mod queue;
@@ -263,6 +264,9 @@ enum Command {
     /// Delete, dead-letter, undefer or reschedule messages by sequence number
     #[command(subcommand, after_help = act::HELP)]
     Message(act::MessageCommand),
+    /// Delete, dead-letter, undefer or reschedule many messages in a job
+    #[command(subcommand, after_help = job::HELP)]
+    Job(job::JobCommand),
     /// Show and cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
@@ -488,6 +492,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Audit(command)) => audit::run(&command),
         Some(Command::Dlq(command)) => dlq::run(&command),
         Some(Command::Message(command)) => act::run(&command),
+        Some(Command::Job(command)) => job::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Series(flags)) => series::run(&flags),
         Some(Command::Session(command)) => session::run(&command),

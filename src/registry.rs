@@ -2,6 +2,7 @@
 //! part, add its crate, a line in a table here, and the function that passes its settings. An
 //! embedding program calls `Broker::builder` and `Transport::start` instead.
 
+use std::io;
 use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use peeklock::audit::{AuditConfig, AuditTrail, MemoryTrail, OpenError};
 use peeklock::auth_jwt::JwtAuthorizer;
 use peeklock::auth_sas::{SasAuthorizer, SasConfig};
 use peeklock::console::{self, Console};
-use peeklock::contract::{Auditor, Authorizer, Ceiling, Forwarder, Transport};
+use peeklock::contract::{Auditor, Authorizer, Ceiling, Forwarder, JobRunner, Transport};
 use peeklock::forward_log::LogForwarder;
 use peeklock::forward_peeklock::PeerForwarder;
 use peeklock::forward_webhook::WebhookForwarder;
 use peeklock::http::{ConsoleFile, ConsoleHook, HttpTransport, MetricsHook, Readiness};
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
+use peeklock::operations::Operations;
 use peeklock::policies::Policies;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
@@ -99,6 +101,18 @@ pub fn audit_trail(loaded: &Loaded) -> Result<Arc<dyn Auditor>, OpenError> {
     }
     let folder = Path::new(&loaded.config.server.data_dir).join(AUDIT_FOLDER);
     Ok(Arc::new(AuditTrail::open(&folder, AuditConfig::default().with_reads(reads))?))
+}
+
+/// Folder of jobs in the data directory.
+pub const JOBS_FOLDER: &str = "jobs";
+
+/// Opens the jobs of operators: in the data directory, or in memory for a broker without one.
+pub fn jobs(loaded: &Loaded) -> io::Result<Arc<dyn JobRunner>> {
+    if loaded.config.server.ephemeral {
+        return Ok(Arc::new(Operations::in_memory()?));
+    }
+    let folder = Path::new(&loaded.config.server.data_dir).join(JOBS_FOLDER);
+    Ok(Arc::new(Operations::open(&folder)?))
 }
 
 /// Authorizer for tokens of an identity provider, which falls back to the policies.

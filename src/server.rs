@@ -62,6 +62,9 @@ pub enum ServeError {
     /// The audit trail could not be opened.
     #[error(transparent)]
     Audit(#[from] OpenError),
+    /// The jobs of operators could not be opened.
+    #[error("jobs cannot be opened in the data directory: {0}")]
+    Jobs(#[source] io::Error),
     /// Signals cannot be received.
     #[error("signals cannot be received: {0}")]
     Signals(#[source] io::Error),
@@ -481,6 +484,7 @@ pub async fn start_broker(
         }
     }
     builder = builder.auditor(registry::audit_trail(loaded)?);
+    builder = builder.jobs(registry::jobs(loaded).map_err(ServeError::Jobs)?);
     if loaded.config.server.arbiters > 0 {
         builder = builder.arbiters(loaded.config.server.arbiters);
     }

@@ -97,6 +97,11 @@ impl Broker {
         self.shared.clock.now()
     }
 
+    /// Waits until the broker's clock shows an instant.
+    pub async fn sleep_until(&self, at: Timestamp) {
+        self.shared.clock.sleep_until(at).await;
+    }
+
     /// Name of the store, and whether its data survives the process.
     #[must_use]
     pub fn store(&self) -> (&'static str, bool) {
@@ -466,6 +471,9 @@ impl Broker {
         let grace = grace.into();
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
+        if let Some(jobs) = &self.shared.jobs {
+            jobs.end().await;
+        }
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(StopNamespace { grace, answer });
         answered.await.ok();

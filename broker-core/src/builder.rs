@@ -17,7 +17,7 @@ use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
 use crate::call::BoxFuture;
 use crate::clock::{Clock, SystemClock};
-use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, Tracer};
+use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
 use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
@@ -103,6 +103,7 @@ pub struct BrokerBuilder {
     forwarders: Vec<Arc<dyn Forwarder>>,
     tracer: Option<Arc<dyn Tracer>>,
     auditor: Option<Arc<dyn Auditor>>,
+    jobs: Option<Arc<dyn JobRunner>>,
     series: Option<SeriesConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
@@ -120,6 +121,7 @@ impl Default for BrokerBuilder {
             forwarders: Vec::new(),
             tracer: None,
             auditor: None,
+            jobs: None,
             series: None,
             watch: WatchScope::Nothing,
             key: None,
@@ -215,6 +217,14 @@ impl BrokerBuilder {
     #[must_use]
     pub fn auditor(mut self, auditor: Arc<dyn Auditor>) -> Self {
         self.auditor = Some(auditor);
+        self
+    }
+
+    /// Sets the keeper of jobs, which carries out deeds of operators on many messages (CON-12).
+    /// Without a keeper, requests for jobs are refused.
+    #[must_use]
+    pub fn jobs(mut self, jobs: Arc<dyn JobRunner>) -> Self {
+        self.jobs = Some(jobs);
         self
     }
 
@@ -323,6 +333,7 @@ impl BrokerBuilder {
             refusals: Refusals::default(),
             failed_sign_ins: Refusals::default(),
             auditor: self.auditor,
+            jobs: self.jobs.clone().map(|jobs| jobs as Arc<dyn JobKeeper>),
             are_open: tokio::sync::watch::Sender::new(false),
             is_stopping: tokio::sync::watch::Sender::new(false),
             tracer: self.tracer,
@@ -353,7 +364,14 @@ impl BrokerBuilder {
         let ended = || StartError::Threads("the broker's thread ended".to_owned());
         let namespace = start.await.map_err(|_| ended())??;
         open.await.map_err(|_| ended())?;
-        Ok(Broker { shared, namespace, engine, management_place: None })
+        let broker = Broker { shared, namespace, engine, management_place: None };
+        if let Some(jobs) = &self.jobs
+            && let Err(error) = jobs.begin(broker.clone())
+        {
+            broker.abandon();
+            return Err(StartError::Threads(error.to_string()));
+        }
+        Ok(broker)
     }
 }
 

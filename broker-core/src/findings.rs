@@ -20,11 +20,11 @@ use peeklock_model::inspect::{
 use crate::command::{Counts, MessageFacts, ReceiveMode};
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditPage, AuditQuery};
-use crate::description::{EntityKind, EntityStatus};
-use crate::ids::SequenceNumber;
+use crate::description::EntityKind;
+use crate::ids::{JobId, SequenceNumber};
+use crate::jobs::{JobFacts, JobFailurePage, JobPage, JobQuery};
 pub use crate::message::BodyKind;
 use crate::message::Message;
-use crate::path::PathKey;
 use crate::search::{SearchPage, SearchStep};
 use crate::series::query::{Series, SeriesQuery};
 use crate::time::{TimeSpan, Timestamp};
@@ -78,6 +78,9 @@ pub enum Question {
     /// Reads counts, gauges and times of the entity or, without a path, of the namespace over time
     /// (CON-31). Answer: [`Found::Series`].
     Series(SeriesQuery),
+    /// Reads jobs of the namespace, one job, or its failures (CON-19). Answer: [`Found::Jobs`],
+    /// [`Found::Job`] or [`Found::JobFailures`].
+    Jobs(JobQuery),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -123,6 +126,12 @@ pub enum Found {
     Audit(AuditPage),
     /// Values over time.
     Series(Series),
+    /// Jobs.
+    Jobs(JobPage),
+    /// A job.
+    Job(Box<JobFacts>),
+    /// Messages of a job whose deed was not done.
+    JobFailures(JobFailurePage),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -474,7 +483,8 @@ impl Question {
             | Self::Body { .. }
             | Self::Tap { .. }
             | Self::Series(_)
-            | Self::Search(_) => Action::Inspect,
+            | Self::Search(_)
+            | Self::Jobs(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) => Action::Overview,
             Self::Audit(_) => Action::ReadAudit,
         }
@@ -488,6 +498,7 @@ impl Question {
             Self::Entities(_) | Self::Clients(_) => true,
             Self::Timeline(_) => path.is_empty(),
             Self::Search(step) => path.is_empty() && step.is_of_all(),
+            Self::Jobs(query) => matches!(query, JobQuery::List { .. }),
             Self::Heads(_)
             | Self::Locks(_)
             | Self::Sessions(_)
@@ -496,6 +507,14 @@ impl Question {
             | Self::Series(_)
             | Self::Audit(_)
             | Self::Tap { .. } => false,
+        }
+    }
+
+    /// The job that the question is about, whose entity has the right.
+    pub(crate) const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Jobs(JobQuery::One(job) | JobQuery::Failures { job, .. }) => Some(*job),
+            _ => None,
         }
     }
 
@@ -540,64 +559,4 @@ impl EntityTotals {
             sum.removed += removed;
         }
     }
-}
-
-impl EntityRow {
-    /// Whether a condition holds.
-    #[must_use]
-    pub fn meets(&self, condition: EntityCondition) -> bool {
-        let Self { kind, readings, total_size, rates, .. } = self;
-        let Readings { counts, receivers, size_bytes_max, status, .. } = readings;
-        match condition {
-            EntityCondition::HasDeadLetters => counts.dead_letter + counts.transfer_dead_letter > 0,
-            EntityCondition::Grows => rates.is_some_and(|rates| rates.accepted > rates.removed),
-            EntityCondition::HasNoReceiver => *kind != EntityKind::Topic && *receivers == 0,
-            EntityCondition::IsDisabled => *status != EntityStatus::Active,
-            EntityCondition::IsNearlyFull => {
-                let max = u128::from(*size_bytes_max);
-                max > 0 && u128::from(*total_size) * 5 > max * 4
-            }
-        }
-    }
-
-    /// Returns the value of a column for sorting.
-    #[must_use]
-    pub fn value(&self, order: EntityOrder) -> i64 {
-        let Self { kind, readings, total_size, rates, .. } = self;
-        let Readings { counts, oldest_at, receivers, locks, size_bytes_max, status, .. } = readings;
-        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        match order {
-            EntityOrder::Path => 0,
-            EntityOrder::Kind => *kind as i64,
-            EntityOrder::Status => *status as i64,
-            EntityOrder::Active => number(counts.active),
-            EntityOrder::Deferred => number(counts.deferred),
-            EntityOrder::Scheduled => number(counts.scheduled),
-            EntityOrder::DeadLetter => number(counts.dead_letter),
-            EntityOrder::Transfer => number(counts.transfer),
-            EntityOrder::TransferDeadLetter => number(counts.transfer_dead_letter),
-            EntityOrder::Delayed => number(counts.delayed),
-            EntityOrder::Total => number(counts.total()),
-            EntityOrder::Locked => number(*locks),
-            EntityOrder::Size => number(*total_size),
-            EntityOrder::SizeMax => number(*size_bytes_max),
-            EntityOrder::Receivers => number(*receivers),
-            EntityOrder::Oldest => oldest_at.map_or(i64::MAX, Timestamp::ticks),
-            EntityOrder::Accepted => rates.map_or(-1, |rates| thousandths(rates.accepted)),
-            EntityOrder::Removed => rates.map_or(-1, |rates| thousandths(rates.removed)),
-        }
-    }
-
-    /// Returns the position of the row in a list with this order.
-    #[must_use]
-    pub fn key(&self, order: EntityOrder) -> RowKey {
-        let name = PathKey::fold(&self.path).as_str().into();
-        RowKey { value: self.value(order), name }
-    }
-}
-
-/// A rate as a whole number of thousandths, for sorting.
-#[expect(clippy::cast_possible_truncation, reason = "float casts saturate, which is meant")]
-fn thousandths(rate: f64) -> i64 {
-    (rate * 1_000.0) as i64
 }

@@ -24,6 +24,7 @@
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
 //! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
+//! | `jobs` | deeds of operators on many messages |
 
 // Words: plain values.
 pub use peeklock_words::{
@@ -44,6 +45,7 @@ pub mod inspect {
 
     pub use crate::findings::*;
     pub use crate::heads::BodyReader;
+    pub use crate::jobs::*;
     pub use crate::search::*;
     pub use crate::series::query::*;
     pub use peeklock_words::search::*;
@@ -63,6 +65,7 @@ pub mod actor;
 pub mod clock;
 pub mod edge;
 mod heads;
+mod jobs;
 pub mod request;
 pub mod shell;
 pub mod telemetry;

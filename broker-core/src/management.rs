@@ -19,7 +19,8 @@ use crate::contract::action::Action;
 use crate::declaration::{Declaration, Digest, Plan, PlanResult};
 use crate::description::{EntityKind, Patch, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::findings::{ClientId, Findings, Question};
-use crate::ids::SequenceNumber;
+use crate::ids::{JobId, SequenceNumber};
+use crate::jobs::{JobControl, JobDraft};
 use crate::message::Message;
 use crate::policies::{KeyText, PolicyDescription, PolicyKeys, PolicyUpdate, WhichKey};
 use crate::rule::{Explanation, RuleDescription};
@@ -138,6 +139,11 @@ pub enum Management {
     /// Breaks locks, sets the state of a session that nobody holds, or acts on messages (CON-12,
     /// CON-26, CON-27). Answer: [`Managed::LocksBroken`], [`Managed::Acted`] or [`Managed::Done`].
     Operate(OperatorCommand),
+    /// Makes a job on messages of the entity (CON-12). Answer: [`Managed::Findings`] with the job.
+    CreateJob(Box<JobDraft>),
+    /// Starts, pauses, resumes or cancels a job (CON-19). Answer: [`Managed::Findings`] with the
+    /// job.
+    ControlJob(JobId, JobControl),
     /// Closes the connection of a client, wherever its links are (CON-24). Answer:
     /// [`Managed::Done`].
     CloseClient(ClientId),
@@ -248,6 +254,8 @@ impl Management {
             | Self::DeleteDeferred(_)
             | Self::DeleteUnlocked { .. }
             | Self::Operate(_)
+            | Self::CreateJob(_)
+            | Self::ControlJob(..)
             | Self::CloseClient(_)
             | Self::Policies
             | Self::Policy(_)
@@ -281,7 +289,7 @@ impl Management {
             Self::Sessions(..) => Action::ListSessions,
             Self::DeleteDeferred(_) => Action::DeleteDeferred,
             Self::DeleteUnlocked { .. } => Action::DeleteUnlocked,
-            Self::Operate(_) => Action::Operate,
+            Self::Operate(_) | Self::CreateJob(_) | Self::ControlJob(..) => Action::Operate,
             Self::CloseClient(_) => Action::CloseClients,
             Self::Policies | Self::Policy(_) => Action::ReadPolicies,
             Self::CreatePolicy(..)

@@ -13,7 +13,7 @@ use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::census::Census;
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::contract::{Auditor, Authorizer, Tracer};
+use crate::contract::{Auditor, Authorizer, JobKeeper, Tracer};
 use crate::description::Settings;
 use crate::edge::Edge;
 use crate::forwarders::Forwarders;
@@ -79,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) failed_sign_ins: Refusals,
     /// Keeper of the audit trail, if there is one.
     pub(crate) auditor: Option<Arc<dyn Auditor>>,
+    /// Keeper of jobs, if there is one.
+    pub(crate) jobs: Option<Arc<dyn JobKeeper>>,
     /// Receiver of finished operations, if there is one.
     pub(crate) tracer: Option<Arc<dyn Tracer>>,
     pub(crate) activity: Activity,

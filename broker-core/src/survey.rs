@@ -7,13 +7,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use peeklock_model::inspect::{ROW_COUNT_MAX, Readings};
+use peeklock_model::inspect::{ROW_COUNT_MAX, Readings, RowKey};
 use tokio::sync::Mutex;
 
 use crate::actor::directory::Directory;
 use crate::clock::Clock;
-use crate::description::EntityKind;
-use crate::findings::{EntityPage, EntityQuery, EntityRow, EntityTotals, Rates};
+use crate::description::{EntityKind, EntityStatus};
+use crate::findings::{
+    EntityCondition, EntityOrder, EntityPage, EntityQuery, EntityRow, EntityTotals, Rates,
+};
 use crate::ids::EntityId;
 use crate::path::PathKey;
 use crate::time::{TimeSpan, Timestamp};
@@ -211,6 +213,66 @@ impl Rates {
         let removed = stored.saturating_sub(after.counts.total());
         Some(Self { accepted: accepted as f64 / seconds, removed: removed as f64 / seconds })
     }
+}
+
+impl EntityRow {
+    /// Whether a condition holds.
+    #[must_use]
+    pub fn meets(&self, condition: EntityCondition) -> bool {
+        let Self { kind, readings, total_size, rates, .. } = self;
+        let Readings { counts, receivers, size_bytes_max, status, .. } = readings;
+        match condition {
+            EntityCondition::HasDeadLetters => counts.dead_letter + counts.transfer_dead_letter > 0,
+            EntityCondition::Grows => rates.is_some_and(|rates| rates.accepted > rates.removed),
+            EntityCondition::HasNoReceiver => *kind != EntityKind::Topic && *receivers == 0,
+            EntityCondition::IsDisabled => *status != EntityStatus::Active,
+            EntityCondition::IsNearlyFull => {
+                let max = u128::from(*size_bytes_max);
+                max > 0 && u128::from(*total_size) * 5 > max * 4
+            }
+        }
+    }
+
+    /// Returns the value of a column for sorting.
+    #[must_use]
+    pub fn value(&self, order: EntityOrder) -> i64 {
+        let Self { kind, readings, total_size, rates, .. } = self;
+        let Readings { counts, oldest_at, receivers, locks, size_bytes_max, status, .. } = readings;
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        match order {
+            EntityOrder::Path => 0,
+            EntityOrder::Kind => *kind as i64,
+            EntityOrder::Status => *status as i64,
+            EntityOrder::Active => number(counts.active),
+            EntityOrder::Deferred => number(counts.deferred),
+            EntityOrder::Scheduled => number(counts.scheduled),
+            EntityOrder::DeadLetter => number(counts.dead_letter),
+            EntityOrder::Transfer => number(counts.transfer),
+            EntityOrder::TransferDeadLetter => number(counts.transfer_dead_letter),
+            EntityOrder::Delayed => number(counts.delayed),
+            EntityOrder::Total => number(counts.total()),
+            EntityOrder::Locked => number(*locks),
+            EntityOrder::Size => number(*total_size),
+            EntityOrder::SizeMax => number(*size_bytes_max),
+            EntityOrder::Receivers => number(*receivers),
+            EntityOrder::Oldest => oldest_at.map_or(i64::MAX, Timestamp::ticks),
+            EntityOrder::Accepted => rates.map_or(-1, |rates| thousandths(rates.accepted)),
+            EntityOrder::Removed => rates.map_or(-1, |rates| thousandths(rates.removed)),
+        }
+    }
+
+    /// Returns the position of the row in a list with this order.
+    #[must_use]
+    pub fn key(&self, order: EntityOrder) -> RowKey {
+        let name = PathKey::fold(&self.path).as_str().into();
+        RowKey { value: self.value(order), name }
+    }
+}
+
+/// A rate as a whole number of thousandths, for sorting.
+#[expect(clippy::cast_possible_truncation, reason = "float casts saturate, which is meant")]
+fn thousandths(rate: f64) -> i64 {
+    (rate * 1_000.0) as i64
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use peeklock::websocket::client::acted_to_json;
 
 use super::arguments::{When, sequence_number, span_of, when};
 use super::connect::{Common, Output, Patience};
+use super::job::problem;
 use super::message::counted;
 use super::terminal::{line, note};
 use super::{Failure, exit};
@@ -203,18 +204,4 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
             (_, false) => Err(Failure::Reported(exit::IN_PART)),
         }
     })
-}
-
-const fn problem(result: ActResult) -> &'static str {
-    match result {
-        ActResult::Done => "done",
-        ActResult::NotFound => "no such message here",
-        ActResult::Locked => {
-            "a receiver holds it; --break-locks breaks the lock, except in a session"
-        }
-        ActResult::WrongState => "its state does not permit this",
-        ActResult::Busy => "it is changing or leaving; try again",
-        ActResult::Expired => "it is expired, and would be removed at once",
-        ActResult::TooLarge => "its header has no room for reason and description",
-    }
 }

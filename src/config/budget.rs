@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use peeklock::audit::{AuditTrail, MemoryTrail};
 use peeklock::core::admission::sockets;
 use peeklock::declaration::PLAN_RULE_BYTES_MAX;
+use peeklock::operations::Operations;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
 use peeklock::{Access, SeriesConfig};
@@ -216,6 +217,7 @@ impl Config {
             Row::shared("series of entities", "console.series", series),
             Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
             Row::fixed("audit trail of an ephemeral broker", trail),
+            Row::fixed("jobs of operators", Operations::BYTES_MAX),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
             Row::shared(

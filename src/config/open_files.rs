@@ -8,11 +8,13 @@
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and other files of the journal | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
 //! | files of the audit trail | [`AuditTrail::FILES`] |
+//! | files of jobs | [`Operations::FILES`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
 
 use peeklock::audit::AuditTrail;
 use peeklock::core::admission::sockets;
 use peeklock::listen::GatewayConfig;
+use peeklock::operations::Operations;
 use peeklock::store::JournalConfig;
 
 use super::Config;
@@ -152,6 +154,7 @@ impl Config {
             false => JournalConfig::FILES_BESIDE_SEGMENTS as u64,
         };
         let audit = if self.server.ephemeral { 0 } else { AuditTrail::FILES as u64 };
+        let jobs = if self.server.ephemeral { 0 } else { Operations::FILES as u64 };
         let senders = if self.otlp.endpoint.is_empty() { 0 } else { SENDERS };
         let readers = u64::from(self.jwt.is_used());
         [
@@ -161,6 +164,7 @@ impl Config {
             runtimes.saturating_mul(RUNTIME_FILES),
             journal,
             audit,
+            jobs,
             (senders + readers) * CLIENT_FILES,
         ]
         .into_iter()

@@ -214,6 +214,35 @@ test("messages are acted on by number, once for each step", async (t) => {
   await assert.rejects(holders.act(path, { ...act, sequenceNumbers: [] }), refusedAs("ArgumentOutOfRange"));
 });
 
+// CON-12, CON-14, CON-19
+test("a job changes the messages of its preview", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["one", "two", "three"]);
+  const { holders, inspection } = connection;
+  const until = async (id, state) => {
+    for (;;) {
+      const job = await inspection.job(id);
+      if (job.state === state) {
+        return job;
+      }
+    }
+  };
+  const { job: id } = await holders.createJob(path, { sequenceNumbers: [1, 3, 9], deed: { delete: {} } });
+  const { preview } = await until(id, "ready");
+  assert.deepEqual([preview.count, preview.refused], [3, [{ result: "notFound", count: 1 }]]);
+  await assert.rejects(holders.controlJob(id, { start: { digest: id } }), refusedAs("UpdateConflict"));
+  await holders.controlJob(id, { start: { digest: preview.digest } });
+  const done = await until(id, "done");
+  assert.deepEqual([done.path, done.done, done.failed], [path, 2, 1]);
+  const { failures } = await inspection.jobFailures(id);
+  assert.deepEqual(failures, [{ sequenceNumber: 9, result: "notFound" }]);
+  assert.ok((await inspection.jobs({ top: 100 })).jobs.some(({ job }) => job === id));
+  const { heads } = await inspection.heads(path);
+  assert.deepEqual(heads.map(({ sequenceNumber }) => sequenceNumber), [2]);
+  await assert.rejects(holders.controlJob(id, { cancel: {} }), refusedAs("InvalidOperation"));
+});
+
 // CON-26, CON-27
 test("a session is broken, and its state is set while nobody holds it", async (t) => {
   const [connection, other] = [await connected(t), await connected(t)];

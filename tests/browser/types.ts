@@ -208,6 +208,10 @@ async function free(holders: Holders): Promise<void> {
   if (acted?.result === "done") await holders.forgetJob("orders", "b");
   // @ts-expect-error: there is no such deed
   await holders.act("orders", { sequenceNumbers: [17], deed: { purge: {} } });
+  const { job, preview } = await holders.createJob("orders", { where: "subject=test", deed: { delete: {} }, trial: 10 });
+  if (preview) await holders.controlJob(job, { start: { digest: preview.digest } });
+  // @ts-expect-error: there is no such control
+  await holders.controlJob(job, { undo: {} });
   const wasHeld: boolean = await holders.breakSession("steps", "s");
   await holders.setSessionState("steps", "s", null);
   await holders.closeClient(count);

@@ -5,6 +5,7 @@
 mod audit;
 mod configuration;
 mod issuer;
+mod jobs;
 mod reference;
 mod secure;
 mod serving;

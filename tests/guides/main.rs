@@ -161,6 +161,7 @@ pages! {
     the_readme_works_from_the_top: "README.md",
     curl_sends_and_receives: "how-to/send-and-receive-with-curl.md",
     messages_are_searched: "how-to/find-a-message.md",
+    many_messages_are_changed: "how-to/act-on-many-messages.md",
     the_audit_trail_is_read: "how-to/read-the-audit-trail.md",
     a_worker_is_embedded: "tutorial/embedded-worker.md",
     an_application_uses_an_azure_sdk: "tutorial/azure-service-bus-application.md",

@@ -187,9 +187,9 @@
 //! - `tls` secures connections, with certificates from files or of a development authority.
 //! - `auth_sas` accepts tokens signed with a key of a policy ([`policies`]); `auth_jwt` accepts tokens of an identity
 //!   provider.
-//! - `audit` keeps the trail of actions of operators.
+//! - `audit` keeps the trail of actions of operators. `operations` carries out their deeds on many messages.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` forward messages to other systems.
-//! - [`contract`] has the traits for transports, forwarders, authorizers and auditors, [`store`] the trait for stores.
+//! - [`contract`] has the traits for transports, forwarders, authorizers, auditors and keepers of jobs, [`store`] the trait for stores.
 //! - [`message`], [`time`], [`path`], [`ids`], [`limits`], [`error`], [`condition`] and [`command`] have the types of
 //!   requests and answers. [`core`] has everything below, for tools and transports.
 //!
@@ -200,7 +200,7 @@
 //!
 //! By default there are no features: the crate is the broker with its in-process clients. `amqp`, `http`, `websocket`,
 //! `websocket-client`, `audit`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`, `console`,
-//! `metrics-prometheus` and `otlp` add the modules of these names. `full` enables all of these. `otlp-client` connects
+//! `metrics-prometheus`, `operations` and `otlp` add the modules of these names. `full` enables all of these. `otlp-client` connects
 //! the traces of your program to those of the broker. `testing` adds the kit for tests of handlers and of stores.
 
 #[doc(inline)]
@@ -279,6 +279,10 @@ pub use peeklock_listen as listen;
 #[cfg(feature = "audit")]
 #[doc(inline)]
 pub use peeklock_audit as audit;
+
+#[cfg(feature = "operations")]
+#[doc(inline)]
+pub use peeklock_operations as operations;
 
 #[cfg(feature = "auth-jwt")]
 #[doc(inline)]

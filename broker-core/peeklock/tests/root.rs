@@ -77,7 +77,7 @@ const WORK: [&str; 27] = [
     "core",
 ];
 /// One module per feature.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 15] = [
     "amqp",
     "audit",
     "auth_jwt",
@@ -89,6 +89,7 @@ const FEATURES: [&str; 14] = [
     "http",
     "listen",
     "metrics_prometheus",
+    "operations",
     "otlp",
     "tls",
     "websocket",

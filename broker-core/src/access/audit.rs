@@ -64,6 +64,8 @@ const fn of_management(request: &Management) -> Option<AuditedAction> {
             AuditedAction::SetSessionState
         }
         Management::Operate(OperatorCommand::Act(_)) => AuditedAction::Act,
+        Management::CreateJob(_) => AuditedAction::CreateJob,
+        Management::ControlJob(..) => AuditedAction::ControlJob,
         Management::CloseClient(_) => AuditedAction::CloseClient,
         // It changes no message.
         Management::Operate(OperatorCommand::ForgetJob(_)) => return None,
@@ -105,6 +107,7 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         | Question::Clients(_)
         | Question::Tap { .. }
         | Question::Series(_)
+        | Question::Jobs(_)
         | Question::Audit(_) => None,
     }
 }

@@ -78,6 +78,7 @@ impl Access {
             Question::Series(query) => Found::Series(self.series(path, &query)?),
             Question::Search(step) => Found::Search(self.search_page(path, step, readable).await?),
             Question::Audit(query) => Found::Audit(self.audit_page(query).await?),
+            Question::Jobs(query) => self.find_jobs(query, readable).await?,
         };
         Ok(Findings { at: self.broker.now(), found })
     }

@@ -98,6 +98,10 @@ impl Access {
             Management::Inspect(question) if matches!(**question, Question::Audit(_)) => {
                 self.allow(request.action(), "").await?
             }
+            Management::ControlJob(job, _) => self.allow_job(request.action(), *job).await?,
+            Management::Inspect(question) if let Some(job) = question.job() => {
+                self.allow_job(request.action(), job).await?
+            }
             // A client may have links to any entity.
             Management::CloseClient(_) => self.allow(request.action(), "").await?,
             Management::Namespace
@@ -120,6 +124,7 @@ impl Access {
             | Management::DeleteDeferred(_)
             | Management::DeleteUnlocked { .. }
             | Management::Operate(_)
+            | Management::CreateJob(_)
             | Management::Policies
             | Management::Policy(_)
             | Management::CreatePolicy(..)
@@ -244,6 +249,8 @@ impl AllowedRequest {
                     other => return Err(access.unexpected(path, &other)),
                 }
             }
+            Management::CreateJob(draft) => access.create_job(path, *draft).await?,
+            Management::ControlJob(job, control) => access.control_job(path, job, control).await?,
             Management::CloseClient(client) => {
                 broker.close_client(client)?;
                 Managed::Done

@@ -24,6 +24,7 @@
 mod audit;
 mod declare;
 mod inspect;
+mod jobs;
 mod list;
 mod manage;
 mod overview;

@@ -177,6 +177,12 @@ audited_actions! {
     SetSessionState = "setSessionState",
     /// Acts on messages that are named by number.
     Act = "act",
+    /// Makes a job.
+    CreateJob = "createJob",
+    /// Starts, pauses, resumes or cancels a job.
+    ControlJob = "controlJob",
+    /// A job has ended. The entry has only a result, and the id of the job as its tracking id.
+    EndJob = "endJob",
     /// Closes the connection of a client.
     CloseClient = "closeClient",
     /// Removes messages without receiving them.

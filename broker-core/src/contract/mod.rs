@@ -1,6 +1,6 @@
 //! Contracts that extension authors implement: authorizers ([`authorizer`], [`rights`], [`epoch`],
 //! [`failures`]), forwarders ([`forwarder`]), transports ([`transport`], [`port`], [`browser`]),
-//! auditors ([`auditor`]) and tracers ([`tracer`]). [`action`] is the table of the right that each operation needs.
+//! auditors ([`auditor`]), keepers of jobs ([`job_keeper`]) and tracers ([`tracer`]). [`action`] is the table of the right that each operation needs.
 
 pub mod action;
 pub mod auditor;
@@ -9,6 +9,8 @@ pub mod browser;
 pub mod epoch;
 pub mod failures;
 pub mod forwarder;
+pub mod job_keeper;
+pub mod job_runner;
 pub mod port;
 pub mod rights;
 pub mod tracer;
@@ -27,6 +29,8 @@ pub use authorizer::{
 pub use epoch::{Epoch, Mark};
 pub use failures::Failures;
 pub use forwarder::{Forwarder, Outgoing, Route, Source, Verdict};
+pub use job_keeper::JobKeeper;
+pub use job_runner::JobRunner;
 pub use rights::{Ceiling, Grant, Right, Rights};
 pub use tracer::{Operation, OperationKind, TRACED_MESSAGES_MAX, TracedMessage, Tracer};
 pub use transport::{RunningTransport, Transport, TransportError};

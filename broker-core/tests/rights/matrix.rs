@@ -13,8 +13,8 @@ use peeklock_core::description::{
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    ClientId, HeadQuery, HeadStates, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery,
-    TimelineOf, TimelineQuery, Where,
+    ClientId, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery, JobSelection, Question,
+    SearchOutput, SearchQuery, SearchStep, SeriesQuery, TimelineOf, TimelineQuery, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
@@ -230,6 +230,20 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
             }))),
         ),
         (Action::Operate, at(), Management::Operate(OperatorCommand::ForgetJob(JobId(1)))),
+        (
+            Action::Operate,
+            at(),
+            Management::CreateJob(Box::new(JobDraft {
+                selection: JobSelection::Numbers(vec![SequenceNumber(1)]),
+                deed: Deed::Undefer,
+                breaks_locks: false,
+                rate: 1,
+                trial: None,
+            })),
+        ),
+        // The right on the namespace, since no entity has this job.
+        (Action::Operate, String::new(), Management::ControlJob(JobId(1), JobControl::Pause)),
+        (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::One(JobId(1))))),
         (Action::CloseClients, String::new(), Management::CloseClient(ClientId(u64::MAX))),
         (Action::ReadAudit, String::new(), inspect(Question::Audit(AuditQuery::default()))),
         (Action::ReadPolicies, at(), Management::Policies),

@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(10) {
+            let question = match values.below(12) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -134,6 +134,11 @@ fn body(name: &str, values: &mut Values) -> Json {
                 7 => {
                     let text = values.text(20);
                     json!({ "search": { "begin": { "where": text, "groupBy": "subject" } } })
+                }
+                9 => json!({ "jobs": { "list": { "top": 1 + values.below(120) } } }),
+                10 => {
+                    let job = format!("{count:032x}");
+                    json!({ "jobs": { "failures": { "job": job, "skip": count } } })
                 }
                 8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
@@ -240,6 +245,17 @@ fn body(name: &str, values: &mut Values) -> Json {
         }
         "act" => json!({ "path": values.queue(), "act": values.act() }),
         "forgetJob" => json!({ "path": values.queue(), "job": format!("{count:032x}") }),
+        "createJob" => json!({ "path": values.queue(), "draft": values.job() }),
+        "controlJob" => {
+            let digest = format!("{:032x}", values.below(9));
+            let control = match values.below(4) {
+                0 => json!({ "start": { "digest": digest } }),
+                1 => json!({ "pause": {} }),
+                2 => json!({ "resume": {} }),
+                _ => json!({ "cancel": {} }),
+            };
+            json!({ "job": format!("{count:032x}"), "control": control })
+        }
         // An existing client would be one of the test.
         "closeClient" => json!({ "client": u64::MAX }),
         unknown => panic!("`{unknown}` can be asked over WebSocket, and is not drawn here"),

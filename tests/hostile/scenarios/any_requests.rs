@@ -225,6 +225,8 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
                 json!({ "path": format!("queues/{}/messages/{number}/body", values.queue()) })
             }
             "ActForm" => values.act(),
+            "JobForm" => values.job(),
+            "JobStartForm" => json!({ "digest": format!("{:032x}", values.below(9)) }),
             "LockBreak" => json!({ "sequenceNumbers": values.numbers() }),
             "SessionBreak" => json!({ "counted": values.random.one_in(2) }),
             "NewState" => json!({ "state": "s".repeat(count) }),

@@ -188,6 +188,18 @@ impl Values {
         json!({ "sequenceNumbers": self.numbers(), "deed": deed })
     }
 
+    /// A job on listed messages, or on messages that meet conditions.
+    pub fn job(&mut self) -> Json {
+        let deed = self.act()["deed"].clone();
+        let rate = self.below(12_000);
+        let mut job = json!({ "deed": deed, "rate": rate, "trial": self.below(9) });
+        match self.random.one_in(2) {
+            true => job["sequenceNumbers"] = json!(self.numbers()),
+            false => job["where"] = json!(self.text(300)),
+        }
+        job
+    }
+
     /// Ranges that each cover one delivery, some, or more than are allowed.
     pub fn ranges(&mut self) -> Vec<[usize; 2]> {
         let behind = match self.below(4) {

@@ -14,7 +14,9 @@ use peeklock_core::condition::Condition;
 use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
-use peeklock_core::inspect::{ClientId, Findings, Question};
+use peeklock_core::inspect::{
+    ClientId, Findings, Found, JobControl, JobDraft, JobFacts, JobQuery, Question,
+};
 use peeklock_core::time::Timestamp;
 
 use crate::port::{Managed, Management, Page, Patch, Port};
@@ -285,6 +287,76 @@ impl Admin {
     ) -> Result<(), BrokerError> {
         let set = OperatorCommand::SetSessionState { session: session.into(), state };
         self.ask(path, Management::Operate(set)).await.map(drop)
+    }
+
+    /// Makes a job on messages of an entity or sub-queue (CON-12). It selects the messages first,
+    /// and changes them when it is started with the digest of its preview (CON-14).
+    ///
+    /// ```
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
+    /// use peeklock::command::Deed;
+    /// use peeklock::error::BrokerError;
+    /// use peeklock::inspect::{
+    ///     HeadStates, JOB_RATE_DEFAULT, JobControl, JobDraft, JobFacts, JobSelection, Where,
+    /// };
+    /// use peeklock::{Admin, time::Timestamp};
+    ///
+    /// async fn delete_tests(admin: &Admin, now: Timestamp) -> Result<JobFacts, BrokerError> {
+    ///     let conditions = Where::parse("subject=test", now).unwrap();
+    ///     let states = HeadStates::ALL;
+    ///     let draft = JobDraft {
+    ///         selection: JobSelection::Matching { states, conditions, count_max: None },
+    ///         deed: Deed::Delete,
+    ///         breaks_locks: false,
+    ///         rate: JOB_RATE_DEFAULT,
+    ///         trial: None,
+    ///     };
+    ///     let job = admin.create_job("orders", draft).await?;
+    ///     // Later, when the selection is complete:
+    ///     let job = admin.job(job.id).await?;
+    ///     let Some(preview) = &job.preview else { return Ok(job) };
+    ///     println!("{} messages of {} bytes", preview.count, preview.bytes);
+    ///     admin.control_job(job.id, JobControl::Start(preview.digest)).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentOutOfRange` for a number out of its bounds; `InvalidOperation`
+    /// for a deed that is not possible in the sub-queue; `QuotaExceeded` for too many jobs.
+    pub async fn create_job(&self, path: &str, draft: JobDraft) -> Result<JobFacts, BrokerError> {
+        self.job_of(path, Management::CreateJob(Box::new(draft))).await
+    }
+
+    /// Starts, pauses, resumes or cancels a job (CON-19). The change is durable.
+    ///
+    /// # Errors
+    /// `EntityNotFound` for an unknown job; `InvalidOperation` in another state; `UpdateConflict`
+    /// for another digest, and for a start too late.
+    pub async fn control_job(
+        &self,
+        job: JobId,
+        control: JobControl,
+    ) -> Result<JobFacts, BrokerError> {
+        self.job_of("", Management::ControlJob(job, control)).await
+    }
+
+    /// Returns a job with its progress. [`Question::Jobs`] also lists jobs, and their failures.
+    ///
+    /// # Errors
+    /// `EntityNotFound` for an unknown job.
+    pub async fn job(&self, job: JobId) -> Result<JobFacts, BrokerError> {
+        let question = Question::Jobs(JobQuery::One(job));
+        self.job_of("", Management::Inspect(Box::new(question))).await
+    }
+
+    async fn job_of(&self, path: &str, request: Management) -> Result<JobFacts, BrokerError> {
+        let managed = self.ask(path, request).await?;
+        match &managed {
+            Managed::Findings(findings) if let Found::Job(job) = &findings.found => {
+                Ok((**job).clone())
+            }
+            other => Err(self.unexpected(path, other)),
+        }
     }
 
     /// Closes the connection of a client. The messages in its hands are available at once, and

@@ -73,6 +73,16 @@ pub(crate) enum ApiRoute {
     Declaration,
     /// `/queues/{queue}/messages/act`
     Act { path: String },
+    /// `/queues/{queue}/jobs`
+    CreateJob { path: String },
+    /// `/jobs`
+    Jobs,
+    /// `/jobs/{job}`
+    Job { job: String },
+    /// `/jobs/{job}/failures`
+    JobFailures { job: String },
+    /// `/jobs/{job}/{operation}`
+    ControlJob { job: String, operation: String },
     /// `/queues/{queue}/receipts/{job}`
     Receipt { path: String, job: String },
     /// `/queues/{queue}/messages/{operation or sequence number}`
@@ -220,6 +230,12 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["clients", client] => ApiRoute::Client { client: client.to_owned() },
         ["audit"] => ApiRoute::Audit,
         ["audit", "export"] => ApiRoute::AuditExport,
+        ["jobs"] => ApiRoute::Jobs,
+        ["jobs", job] => ApiRoute::Job { job: job.to_owned() },
+        ["jobs", job, "failures"] => ApiRoute::JobFailures { job: job.to_owned() },
+        ["jobs", job, operation] => {
+            ApiRoute::ControlJob { job: job.to_owned(), operation: operation.to_owned() }
+        }
         ["watch"] => ApiRoute::Watch,
         ["search"] => ApiRoute::Search,
         ["sign-in"] => ApiRoute::SignIn,
@@ -274,6 +290,7 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
         }
         ["messages"] => ApiRoute::Messages { queue: path },
         ["messages", "act"] => ApiRoute::Act { path },
+        ["jobs"] => ApiRoute::CreateJob { path },
         ["receipts", job] => ApiRoute::Receipt { path, job: job.to_owned() },
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
         ["messages", sequence, "head"] => {

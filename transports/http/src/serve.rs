@@ -289,6 +289,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::Heads { path }
             | ApiRoute::Locks { path }
             | ApiRoute::Act { path }
+            | ApiRoute::CreateJob { path }
             | ApiRoute::Receipt { path, .. }
             | ApiRoute::LockBreak { path }
             | ApiRoute::SessionBreak { path, .. }
@@ -318,6 +319,10 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Client { .. }
                 | ApiRoute::Audit
                 | ApiRoute::AuditExport
+                | ApiRoute::Jobs
+                | ApiRoute::Job { .. }
+                | ApiRoute::JobFailures { .. }
+                | ApiRoute::ControlJob { .. }
                 | ApiRoute::Watch
                 | ApiRoute::Search
                 | ApiRoute::SignIn

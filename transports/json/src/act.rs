@@ -177,29 +177,42 @@ impl From<Deed> for DeedForm {
     }
 }
 
+impl From<ActedMessage> for ActedMessageView {
+    fn from(message: ActedMessage) -> Self {
+        Self { sequence_number: message.sequence.0, result: message.result.into() }
+    }
+}
+
+impl From<ActedMessageView> for ActedMessage {
+    fn from(view: ActedMessageView) -> Self {
+        let result = ActResult::from(view.result);
+        Self { sequence: SequenceNumber(view.sequence_number), result }
+    }
+}
+
 impl From<Vec<ActedMessage>> for ActedView {
     fn from(messages: Vec<ActedMessage>) -> Self {
-        let view = |message: ActedMessage| ActedMessageView {
-            sequence_number: message.sequence.0,
-            result: message.result.into(),
-        };
-        Self { messages: messages.into_iter().map(view).collect() }
+        Self { messages: messages.into_iter().map(Into::into).collect() }
     }
 }
 
 impl From<ActedView> for Vec<ActedMessage> {
     fn from(view: ActedView) -> Self {
-        let message = |view: ActedMessageView| ActedMessage {
-            sequence: SequenceNumber(view.sequence_number),
-            result: ActResult::from(view.result),
-        };
-        view.messages.into_iter().map(message).collect()
+        view.messages.into_iter().map(Into::into).collect()
     }
 }
 
 /// Reads at most [`NUMBERS_MAX`] numbers.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
-    struct Numbers;
+    numbers_up_to(deserializer, NUMBERS_MAX)
+}
+
+/// Reads at most `most` numbers.
+pub(crate) fn numbers_up_to<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    most: usize,
+) -> Result<Vec<u64>, D::Error> {
+    struct Numbers(usize);
 
     impl<'de> Visitor<'de> for Numbers {
         type Value = Vec<u64>;
@@ -211,8 +224,8 @@ fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Er
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u64>, A::Error> {
             let mut numbers = Vec::new();
             while let Some(number) = list.next_element()? {
-                if numbers.len() == NUMBERS_MAX {
-                    return Err(A::Error::custom(format!("more than {NUMBERS_MAX} numbers")));
+                if numbers.len() == self.0 {
+                    return Err(A::Error::custom(format!("more than {} numbers", self.0)));
                 }
                 numbers.push(number);
             }
@@ -220,5 +233,5 @@ fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Er
         }
     }
 
-    deserializer.deserialize_seq(Numbers)
+    deserializer.deserialize_seq(Numbers(most))
 }

@@ -6,6 +6,7 @@
 
 mod audit;
 mod clause;
+mod job;
 mod list;
 mod lock;
 mod message;
@@ -17,6 +18,10 @@ mod tests;
 
 pub use self::audit::{AuditPageView, AuditQueryForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
+pub use self::job::{
+    JobControlForm, JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm,
+    JobStartForm, JobView, ReasonView, RefusedView,
+};
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
 pub use self::message::{BodyPartView, HeadPageView, HeadView, TapPageView, TimelineView};
@@ -40,7 +45,7 @@ use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
     BodyKind, Cursor, EntityCondition, EntityOrder, Findings, Found, HeadOrder, HeadState,
-    LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn, SessionOrder, TimelineOf,
+    JobState, LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn, SessionOrder, TimelineOf,
 };
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
@@ -74,6 +79,12 @@ pub enum FindingsView {
     Audit(AuditPageView),
     /// Values over time.
     Series(SeriesView),
+    /// Jobs.
+    Jobs(JobPageView),
+    /// A job.
+    Job(Box<JobView>),
+    /// Messages of a job whose deed was not done.
+    JobFailures(JobFailurePageView),
 }
 
 impl From<Findings> for FindingsView {
@@ -94,6 +105,9 @@ impl From<Findings> for FindingsView {
             Found::Series(series) => Self::Series(SeriesView::new(series, at)),
             Found::Search(page) => Self::Search(SearchPageView::new(page, at)),
             Found::Audit(page) => Self::Audit(AuditPageView::new(page, at)),
+            Found::Jobs(page) => Self::Jobs(JobPageView::new(page, at)),
+            Found::Job(facts) => Self::Job(Box::new(JobView::new(*facts, Some(at)))),
+            Found::JobFailures(page) => Self::JobFailures(JobFailurePageView::new(page, at)),
         }
     }
 }
@@ -116,6 +130,9 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Series(view) => (view.at(), Found::Series(view.series()?)),
             FindingsView::Search(view) => (view.at(), Found::Search(view.page()?)),
             FindingsView::Audit(view) => (view.at(), Found::Audit(view.page()?)),
+            FindingsView::Jobs(view) => (view.at(), Found::Jobs(view.page()?)),
+            FindingsView::Job(view) => (view.at(), Found::Job(Box::new(view.facts()?))),
+            FindingsView::JobFailures(view) => (view.at(), Found::JobFailures(view.page())),
         };
         Ok(Self { at, found })
     }
@@ -279,6 +296,18 @@ names! {
         Busy "busy",
         Expired "expired",
         TooLarge "tooLarge",
+    }
+
+    /// State of a job.
+    JobStateName of JobState {
+        Selecting "selecting",
+        Ready "ready",
+        Waiting "waiting",
+        Running "running",
+        Paused "paused",
+        Done "done",
+        Cancelled "cancelled",
+        Failed "failed",
     }
 
     /// Queue of an entity.

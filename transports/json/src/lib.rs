@@ -34,12 +34,14 @@ pub use inspect::{
     ActResultName, AuditPageView, AuditQueryForm, BodyForm, BodyKindName, BodyPartView,
     ClauseFieldName, ClauseForm, ClauseTestName, ClientPageView, ClientQueryForm, ConditionName,
     EntityKindName, EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView,
-    HeadPageView, HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JsonName,
-    LinkRoleName, LockPageView, LockQueryForm, LockSortName, MatchView, QuestionForm,
-    ReceiveModeName, SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView,
-    SearchProgressView, SearchStepForm, SeriesColumnName, SeriesForm, SeriesView, SessionPageView,
-    SessionQueryForm, SessionSortName, SessionStateForm, SessionStateView, SubQueueName, TapForm,
-    TapPageView, TimelineName, TimelineQueryForm, TimelineView, WhereForm,
+    HeadPageView, HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm,
+    JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobStartForm,
+    JobStateName, JobView, JsonName, LinkRoleName, LockPageView, LockQueryForm, LockSortName,
+    MatchView, QuestionForm, ReasonView, ReceiveModeName, RefusedView, SampleView, SearchBoundName,
+    SearchEndView, SearchForm, SearchPageView, SearchProgressView, SearchStepForm,
+    SeriesColumnName, SeriesForm, SeriesView, SessionPageView, SessionQueryForm, SessionSortName,
+    SessionStateForm, SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName,
+    TimelineQueryForm, TimelineView, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

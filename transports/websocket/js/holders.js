@@ -33,6 +33,22 @@ export class Holders {
     await this.#connection.request("forgetJob", { path, job });
   }
 
+  /**
+   * Makes a job on messages of an entity; resolves to the job, which selects its messages first (CON-12). `draft` has the
+   * form of `POST {path}/jobs` in docs/reference/rest.md.
+   */
+  async createJob(path, draft) {
+    return (await this.#connection.request("createJob", { path, draft })).findings.job;
+  }
+
+  /**
+   * Changes the state of a job; resolves to the job (CON-19). `control` is `{ start: { digest } }`, `{ pause: {} }`,
+   * `{ resume: {} }` or `{ cancel: {} }`.
+   */
+  async controlJob(job, control) {
+    return (await this.#connection.request("controlJob", { job, control })).findings.job;
+  }
+
   /** Breaks the lock of a session; resolves to whether a receiver held it (CON-26). */
   async breakSession(path, sessionId, { counted = false } = {}) {
     return (await this.#break("breakSession", { path, sessionId, counted })) > 0;

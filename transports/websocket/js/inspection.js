@@ -67,6 +67,21 @@ export class Inspection {
     return this.#ask("audit", "", { ...query, since: since && instant(since), until: until && instant(until) });
   }
 
+  /** Lists a page of jobs on entities that you may read, newest first (CON-19). */
+  jobs(query = {}) {
+    return this.#jobs("jobs", { list: query });
+  }
+
+  /** Reads a job with its progress (CON-19). */
+  job(job) {
+    return this.#jobs("job", { one: { job } });
+  }
+
+  /** Lists messages of a job whose deed was not done (CON-19). */
+  jobFailures(job, query = {}) {
+    return this.#jobs("jobFailures", { failures: { job, ...query } });
+  }
+
   /** Opens a tap on the messages that an entity accepts from now on; resolves when it is open (CON-34). */
   async tap(path) {
     const read = (tap) => this.#ask("tap", path, { tap });
@@ -89,6 +104,11 @@ export class Inspection {
       }
       step = { continue: search };
     }
+  }
+
+  async #jobs(kind, query) {
+    const { findings } = await this.#connection.request("inspect", { path: "", question: { jobs: query } });
+    return findings[kind];
   }
 
   async #ask(kind, path, query) {

@@ -1128,6 +1128,12 @@ export class Inspection {
       ascending?: boolean;
     },
   ): Promise<AuditPage>;
+  /** Lists jobs on entities that you may read, newest first. */
+  jobs(options?: { after?: string; top?: number }): Promise<JobPage>;
+  /** Reads a job with its progress. */
+  job(job: string): Promise<Job>;
+  /** Lists messages of a job whose deed was not done. */
+  jobFailures(job: string, options?: { skip?: number; top?: number }): Promise<JobFailurePage>;
   /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
   tap(path: string): Promise<Tap>;
   /**
@@ -1223,15 +1229,18 @@ export interface SearchPage {
   readonly nowUtc: string;
 }
 
+/** Change of a message by an operator. */
+export type Deed =
+  | { delete: Record<string, never> }
+  | { deadLetter: { reason?: string; description?: string } }
+  | { undefer: Record<string, never> }
+  /** One of these, or none for now. */
+  | { reschedule: { atUtc?: string; later?: string; earlier?: string } };
+
 /** Change of messages by an operator. */
 export interface Act {
   sequenceNumbers: Iterable<number>;
-  deed:
-    | { delete: Record<string, never> }
-    | { deadLetter: { reason?: string; description?: string } }
-    | { undefer: Record<string, never> }
-    /** One of these, or none for now. */
-    | { reschedule: { atUtc?: string; later?: string; earlier?: string } };
+  deed: Deed;
   /** Whether locks of receivers are broken, uncounted. */
   breakLocks?: boolean;
   /** A GUID, and a number that grows with each step of the job. */
@@ -1242,6 +1251,92 @@ export interface Act {
 export interface ActedMessage {
   readonly sequenceNumber: number;
   readonly result: "done" | "notFound" | "locked" | "wrongState" | "busy" | "expired" | "tooLarge";
+}
+
+/** Request for a job: `sequenceNumbers`, or `where` with `states` and `count`. */
+export interface JobDraft {
+  /** 1 to 10,000 messages. */
+  sequenceNumbers?: number[];
+  /** Conditions as one line, or as clauses; an empty line selects all messages. */
+  where?: string | SearchClause[];
+  states?: HeadState[];
+  /** 1 to 100,000 messages, those with the lowest numbers. */
+  count?: number;
+  deed: Deed;
+  /** Whether locks of receivers are broken, uncounted. */
+  breakLocks?: boolean;
+  /** Messages per second, 1 to 10,000; by default 500. */
+  rate?: number;
+  /** Number of messages after which the job pauses once. */
+  trial?: number;
+}
+
+/** Change of the state of a job. */
+export type JobControl =
+  | { start: { digest: string } }
+  | { pause: Record<string, never> }
+  | { resume: Record<string, never> }
+  | { cancel: Record<string, never> };
+
+/** Job: one change of many messages. */
+export interface Job {
+  /** A GUID. */
+  readonly job: string;
+  readonly path: string;
+  readonly state: "selecting" | "ready" | "waiting" | "running" | "paused" | "done" | "cancelled" | "failed";
+  /** Why the job pauses, has failed, or cannot continue for now. */
+  readonly problem?: string;
+  readonly deed: Deed;
+  readonly breakLocks?: boolean;
+  readonly rate: number;
+  readonly trial?: number;
+  readonly createdAtUtc: string;
+  readonly startedAtUtc?: string;
+  readonly endedAtUtc?: string;
+  /** Messages that were tried; until the preview is ready, that were selected. */
+  readonly tried: number;
+  readonly done: number;
+  readonly failed: number;
+  /** Result of the dry run; absent while the messages are selected. */
+  readonly preview?: {
+    /** Digest that the start presents. */
+    readonly digest: string;
+    /** Instant until which the job can be started. */
+    readonly untilUtc: string;
+    readonly count: number;
+    readonly bytes: number;
+    readonly oldestUtc?: string;
+    readonly newestUtc?: string;
+    /** Whether more messages meet the conditions than the job takes. */
+    readonly cut?: boolean;
+    /** Messages that the deed would leave alone now. */
+    readonly refused: { readonly result: ActedMessage["result"]; readonly count: number }[];
+    /** Messages by dead-letter reason, at most 20. */
+    readonly reasons: { readonly reason?: string; readonly count: number }[];
+    /** The first messages, at most 20. */
+    readonly samples: number[];
+  };
+  /** Absent in a list. */
+  readonly nowUtc?: string;
+}
+
+/** A page of jobs. */
+export interface JobPage {
+  readonly jobs: Job[];
+  readonly total: number;
+  /** `after` of the next page. */
+  readonly next?: string;
+  readonly nowUtc: string;
+}
+
+/** A page of messages whose deed was not done. */
+export interface JobFailurePage {
+  readonly failures: ActedMessage[];
+  /** All failures, of which at most 10,000 are listed. */
+  readonly total: number;
+  /** `skip` of the next page. */
+  readonly next?: number;
+  readonly nowUtc: string;
 }
 
 /** Acts on messages, locks and connections of others. Needs the rights Listen and Send of the entity, or Manage of the namespace. */
@@ -1257,6 +1352,10 @@ export class Holders {
    * nothing and resolves to the results of its first run.
    */
   act(path: string, act: Act): Promise<ActedMessage[]>;
+  /** Makes a job: resolves to the job, which selects its messages first. Nothing changes before its start. */
+  createJob(path: string, draft: JobDraft): Promise<Job>;
+  /** Starts, pauses, resumes or cancels a job; resolves to the job. */
+  controlJob(job: string, control: JobControl): Promise<Job>;
   /** Forgets the last step of a job that has ended. */
   forgetJob(path: string, job: string): Promise<void>;
   /** Resolves to whether a receiver held the session. */

@@ -9,6 +9,7 @@ use crate::description::{
     Description, QueueDescription, SubscriptionDescription, TopicDescription,
 };
 use crate::ids::SequenceNumber;
+use crate::jobs::{JobControl, JobSelection};
 use crate::management::Management;
 use crate::policies::{PolicyUpdate, WhichKey};
 use crate::rule::RuleDescription;
@@ -68,27 +69,48 @@ pub(super) fn request_text(request: &Management) -> String {
         },
         Management::Operate(OperatorCommand::Act(act)) => {
             let Act { step, sequences, deed, breaks_locks } = &**act;
-            let (deed, detail) = match deed {
-                Deed::Delete => ("delete", String::new()),
-                Deed::DeadLetter { reason, .. } => {
-                    let reason = reason.as_ref().map(|reason| format!(", reason {reason:?}"));
-                    ("dead-letter", reason.unwrap_or_default())
-                }
-                Deed::Undefer => ("undefer", String::new()),
-                Deed::Reschedule(NewInstant::At(at)) => ("reschedule", format!(", to {at}")),
-                Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
-                Deed::Reschedule(NewInstant::Earlier(by)) => {
-                    ("reschedule", format!(", {by} earlier"))
-                }
-                Deed::Reschedule(NewInstant::Now) => ("reschedule", ", to now".to_owned()),
-            };
+            let (deed, detail) = deed_text(deed);
             let locks = if *breaks_locks { ", breaking locks" } else { "" };
             let step = step.map(|step| format!(", step {} of job {}", step.number, step.job));
             let (numbers, step) = (numbers(sequences), step.unwrap_or_default());
             format!("{deed} {numbers}{locks}{step}{detail}")
         }
+        Management::CreateJob(draft) => {
+            let (deed, detail) = deed_text(&draft.deed);
+            let locks = if draft.breaks_locks { ", breaking locks" } else { "" };
+            let selection = match &draft.selection {
+                JobSelection::Numbers(sequences) => numbers(sequences),
+                JobSelection::Matching { conditions, .. } => format!("matching {conditions}"),
+            };
+            format!("{deed}{detail}{locks}: {selection}")
+        }
+        Management::ControlJob(job, control) => {
+            let control = match control {
+                JobControl::Start(_) => "start",
+                JobControl::Pause => "pause",
+                JobControl::Resume => "resume",
+                JobControl::Cancel => "cancel",
+            };
+            format!("{control} job {job}")
+        }
         Management::CloseClient(client) => format!("client {}", client.0),
         _ => String::new(),
+    }
+}
+
+/// Name of a deed, and its detail.
+fn deed_text(deed: &Deed) -> (&'static str, String) {
+    match deed {
+        Deed::Delete => ("delete", String::new()),
+        Deed::DeadLetter { reason, .. } => {
+            let reason = reason.as_ref().map(|reason| format!(", reason {reason:?}"));
+            ("dead-letter", reason.unwrap_or_default())
+        }
+        Deed::Undefer => ("undefer", String::new()),
+        Deed::Reschedule(NewInstant::At(at)) => ("reschedule", format!(", to {at}")),
+        Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
+        Deed::Reschedule(NewInstant::Earlier(by)) => ("reschedule", format!(", {by} earlier")),
+        Deed::Reschedule(NewInstant::Now) => ("reschedule", ", to now".to_owned()),
     }
 }
 

@@ -12,7 +12,7 @@ use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
-use peeklock_core::inspect::{ClientId, HeadQuery, Question};
+use peeklock_core::inspect::{ClientId, HeadQuery, JobControl, JobDraft, JobSelection, Question};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -216,6 +216,18 @@ impl Hands {
                 let act = Act { step: None, sequences, deed, breaks_locks: false };
                 admin.act(from, act).await.map(drop)?
             }
+            "create job" => {
+                let draft = JobDraft {
+                    selection: JobSelection::Numbers(vec![SequenceNumber(9)]),
+                    deed: Deed::Undefer,
+                    breaks_locks: false,
+                    rate: 1,
+                    trial: None,
+                };
+                admin.create_job(from, draft).await.map(drop)?
+            }
+            "control job" => admin.control_job(JobId(1), JobControl::Pause).await.map(drop)?,
+            "read job" => admin.job(JobId(1)).await.map(drop)?,
             "forget job" => admin.forget_job(from, JobId(1)).await?,
             "break session" => admin.break_session(sessions, "none", true).await.map(drop)?,
             "set state of session" => admin.set_session_state(sessions, "none", None).await?,

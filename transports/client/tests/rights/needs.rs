@@ -58,6 +58,7 @@ const AT_PLACE: &[Operation] = &[
     ("set session state", &[("held", &[Listen])]),
     ("break locks", &[("orders", &[Listen]), ("orders", &[Send])]),
     ("act on messages", &[("orders", &[Listen]), ("orders", &[Send])]),
+    ("create job", &[("orders", &[Listen]), ("orders", &[Send])]),
     ("forget job", &[("orders", &[Listen]), ("orders", &[Send])]),
     ("break session", &[("held", &[Listen]), ("held", &[Send])]),
     ("set state of session", &[("held", &[Listen]), ("held", &[Send])]),
@@ -112,6 +113,9 @@ const ELSEWHERE: &[Operation] = &[
     ("carry out", &[("orders", &[Manage])]),
     ("close client", &[("", &[Manage])]),
     ("read audit", &[("", &[Manage])]),
+    // No entity has this job.
+    ("control job", &[("", &[Listen]), ("", &[Send])]),
+    ("read job", &[("", &[Listen])]),
 ];
 
 /// Returns the operations to test at a place; all operations at the queue.
@@ -169,13 +173,15 @@ pub fn operations(action: Action) -> &'static [&'static str] {
         Action::Peek => &["peek", "peek next", "peek session"],
         Action::AcceptSession => &["accept session", "accept next session"],
         Action::HoldSession => &["renew session", "session state", "set session state"],
-        Action::Inspect => &["inspect", "inspect a body", "inspect sessions"],
+        Action::Inspect => &["inspect", "inspect a body", "inspect sessions", "read job"],
         Action::ListSessions => &["list sessions"],
         Action::DeleteBatch => &["delete batch", "delete most", "purge"],
         Action::DeleteUnlocked => &["delete unlocked"],
         Action::DeleteDeferred => &["delete deferred"],
         Action::Operate => &[
             "act on messages",
+            "create job",
+            "control job",
             "forget job",
             "break locks",
             "break session",

@@ -2,6 +2,7 @@
 //! The files of the resources call it.
 
 use actix_web::http::StatusCode;
+use peeklock_core::inspect::Found;
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::path::{EntityAddress, EntityName};
 use peeklock_json::{
@@ -71,7 +72,8 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
         | Management::CreateTopic(_)
         | Management::CreateSubscription { .. }
         | Management::CreateRule(_)
-        | Management::CreatePolicy(..) => (true, (0, 0)),
+        | Management::CreatePolicy(..)
+        | Management::CreateJob(_) => (true, (0, 0)),
         Management::Namespace
         | Management::Queue
         | Management::UpdateQueue(..)
@@ -100,6 +102,7 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
         | Management::Sessions(..)
         | Management::DeleteUnlocked { .. }
         | Management::Operate(_)
+        | Management::ControlJob(..)
         | Management::CloseClient(_)
         | Management::ReplacePolicies(_) => (false, (0, 0)),
     };
@@ -191,6 +194,9 @@ async fn respond(
             FindingsView::Series(series) => large(exchange, room, &series).await?,
             FindingsView::Entities(page) => large(exchange, room, &page).await?,
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
+            FindingsView::Jobs(page) => large(exchange, room, &page).await?,
+            FindingsView::Job(job) => json_in(exchange, room, status, &job),
+            FindingsView::JobFailures(page) => large(exchange, room, &page).await?,
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)
@@ -230,6 +236,9 @@ fn location(exchange: &Exchange, path: &str, managed: &Managed) -> Option<String
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             let name = encode_segment(&policy.name);
             return Some(format!("{}{parent}/{name}", exchange.base_url()));
+        }
+        Managed::Findings(findings) if let Found::Job(job) = &findings.found => {
+            format!("jobs/{}", job.id)
         }
         _ => return None,
     };

@@ -8,12 +8,13 @@
 //! `route.rs` parses paths. Each management resource has a file that maps its operations to
 //! management requests of the core; `manage.rs` carries these out and answers. `messages` and
 //! `lock` have the operations on messages and locks, `operate` has operations on locks, sessions
-//! and clients of others, and `act` on messages that are named by number.
+//! and clients of others, `act` on messages that are named by number, and `job` on many messages.
 
 mod act;
 mod audit;
 mod content;
 mod inspect;
+mod job;
 mod lock;
 mod manage;
 mod messages;
@@ -73,6 +74,9 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Series { .. }
         | ApiRoute::Entities
         | ApiRoute::Audit
+        | ApiRoute::Jobs
+        | ApiRoute::Job { .. }
+        | ApiRoute::JobFailures { .. }
         | ApiRoute::Clients => "GET, HEAD, OPTIONS",
         ApiRoute::Queue { .. } => queues::METHODS,
         ApiRoute::Topic { .. } => topics::METHODS,
@@ -87,6 +91,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Watch
         | ApiRoute::Search
         | ApiRoute::Act { .. }
+        | ApiRoute::CreateJob { .. }
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Explain { .. }
@@ -96,6 +101,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Client { .. } | ApiRoute::Receipt { .. } => "DELETE, OPTIONS",
         ApiRoute::Messages { .. } => "GET, HEAD, POST, OPTIONS",
         ApiRoute::Message { name, .. } => messages::methods(name)?,
+        ApiRoute::ControlJob { operation, .. } => job::methods(operation)?,
         ApiRoute::Lock { operation, .. } => lock::methods(operation)?,
     })
 }
@@ -115,6 +121,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Clients => inspect::CLIENTS,
         ApiRoute::Audit => audit::AUDIT,
         ApiRoute::AuditExport => audit::EXPORT,
+        ApiRoute::Jobs => job::LIST,
+        ApiRoute::JobFailures { .. } => job::FAILURES,
         ApiRoute::Heads { .. } => inspect::HEADS,
         ApiRoute::Locks { .. } => inspect::LOCKS,
         ApiRoute::SessionDetails { .. } => inspect::SESSIONS,
@@ -129,6 +137,9 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::MessageBody { .. }
         | ApiRoute::SessionState { .. }
         | ApiRoute::Act { .. }
+        | ApiRoute::CreateJob { .. }
+        | ApiRoute::Job { .. }
+        | ApiRoute::ControlJob { .. }
         | ApiRoute::Receipt { .. }
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
@@ -179,6 +190,12 @@ fn refuse_protected(exchange: &Exchange, method: &Method, route: &ApiRoute) -> R
         ApiRoute::Message { queue, name } if messages::is_purge(name) => queue.clone(),
         _ => return Ok(()),
     };
+    refuse_protected_path(exchange, &path, is_delete)
+}
+
+/// Refuses to remove the messages of an entity of `console.protect`; `is_delete` is set if the
+/// entity itself would be deleted.
+fn refuse_protected_path(exchange: &Exchange, path: &str, is_delete: bool) -> Result<(), Refusal> {
     let entity = path.split("/$").next().unwrap_or_default().to_ascii_lowercase();
     let subscriptions = format!("{entity}/subscriptions/");
     let is_kept = |kept: &String| {
@@ -241,6 +258,13 @@ pub(crate) async fn dispatch(
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Audit => audit::audit(exchange).await,
         ApiRoute::AuditExport => audit::export(exchange).await,
+        ApiRoute::CreateJob { path } => job::create(exchange, payload, path).await,
+        ApiRoute::Jobs => job::list(exchange).await,
+        ApiRoute::Job { job } => job::describe(exchange, job).await,
+        ApiRoute::JobFailures { job } => job::failures(exchange, job).await,
+        ApiRoute::ControlJob { job, operation } => {
+            job::control(exchange, payload, job, operation).await
+        }
         ApiRoute::Watch => watch::watch(exchange, payload).await,
         ApiRoute::Search => search::search(exchange, payload).await,
         ApiRoute::SignIn => sign_in::one(exchange, payload, method).await,

@@ -9,7 +9,7 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    act, audit, content, inspect, lock, messages, namespace, operate, policies, queues, rules,
+    act, audit, content, inspect, job, lock, messages, namespace, operate, policies, queues, rules,
     search, sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
@@ -100,6 +100,7 @@ pub fn openapi_json() -> String {
         sign_in::Operations::openapi(),
         operate::Operations::openapi(),
         act::Operations::openapi(),
+        job::Operations::openapi(),
     ] {
         document.merge(operations);
     }

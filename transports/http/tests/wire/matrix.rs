@@ -116,6 +116,10 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/messages/delete-batch" | "/messages/purge") => Action::DeleteBatch,
         ("post", "/messages/delete-unlocked") => Action::DeleteUnlocked,
         ("delete", "/messages/{sequenceNumber}") => Action::DeleteDeferred,
+        // Without a job, the right on the namespace.
+        ("get", "/jobs/{job}" | "/jobs/{job}/failures") => Action::Inspect,
+        ("post", "/jobs") => Action::Operate,
+        ("post", job) if job.starts_with("/jobs/{job}/") => Action::Operate,
         ("post", "/locks/break" | "/sessions/{sessionId}/break" | "/messages/act")
         | ("delete", "/receipts/{job}")
         | ("put" | "delete", "/sessions/{sessionId}/state") => Action::Operate,
@@ -125,7 +129,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
         ("get", "/entities" | "/clients") => Action::Overview,
-        ("post", "/watch" | "/search") => return (Action::Inspect, "orders"),
+        ("post", "/watch" | "/search") | ("get", "/jobs") => return (Action::Inspect, "orders"),
         (
             "get",
             "/heads"
@@ -157,6 +161,10 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
     for (path, item) in document["paths"].as_object().unwrap() {
         // They need valid credentials, or rights at the path in their body; see `sign_in.rs`.
         if path.starts_with("/sign-in") || path.starts_with("/downloads") {
+            continue;
+        }
+        // Any right Listen suffices for the list, which this broker has no keeper to answer.
+        if path == "/jobs" {
             continue;
         }
         for method in item.as_object().unwrap().keys() {

@@ -12,6 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::audit::AuditQueryForm;
+use super::job::JobQueryForm;
 use super::search::SearchStepForm;
 use super::series::SeriesForm;
 use super::{
@@ -53,6 +54,8 @@ pub enum QuestionForm {
     Audit(AuditQueryForm),
     /// Reads values over time.
     Series(SeriesForm),
+    /// Reads jobs.
+    Jobs(JobQueryForm),
 }
 
 /// Selection and order of messages.
@@ -253,6 +256,7 @@ impl QuestionForm {
             Self::Series(form) => Question::Series(form.to_query()?),
             Self::Search(form) => Question::Search(form.to_step(now)?),
             Self::Audit(form) => Question::Audit(form.to_query(rows("top", form.top)?)?),
+            Self::Jobs(form) => Question::Jobs(form.to_query()?),
         })
     }
 }
@@ -426,6 +430,7 @@ impl From<&Question> for QuestionForm {
             Question::Series(query) => Self::Series(query.into()),
             Question::Search(step) => Self::Search(step.into()),
             Question::Audit(query) => Self::Audit(query.into()),
+            Question::Jobs(query) => Self::Jobs(query.into()),
         }
     }
 }

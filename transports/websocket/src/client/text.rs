@@ -81,8 +81,10 @@ pub fn findings_to_json(findings: Findings) -> Vec<String> {
     let view = serde_json::to_value(FindingsView::from(findings)).unwrap_or_default();
     let named = view.as_object().and_then(|view| view.iter().next());
     let Some((kind, page)) = named else { return Vec::new() };
-    // The rows of a tap are heads.
-    let rows = [kind.as_str(), "heads"].into_iter().find_map(|name| page.get(name)?.as_array());
+    // A tap has heads as rows, and a job failures.
+    let rows = [kind.as_str(), "heads", "failures"]
+        .into_iter()
+        .find_map(|name| page.get(name)?.as_array());
     match rows {
         Some(rows) => rows.iter().map(ToString::to_string).collect(),
         None => vec![page.to_string()],

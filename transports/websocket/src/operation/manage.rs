@@ -14,7 +14,7 @@ use peeklock_core::command::OperatorCommand;
 use peeklock_core::description::{Cleared, EntityKind, Patch};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
-use peeklock_core::inspect::{ClientId, Question};
+use peeklock_core::inspect::{ClientId, JobControl, Question};
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 
 pub(crate) use self::forms::*;
@@ -105,6 +105,10 @@ schema! {
         97 "act" Act(ActOnMessages),
         /// Forgets the receipt of a job that has ended (CON-15).
         98 "forgetJob" ForgetJob(ForgetJob),
+        /// Makes a job on messages of an entity (CON-12).
+        99 "createJob" CreateJob(CreateJob),
+        /// Starts, pauses, resumes or cancels a job (CON-19).
+        100 "controlJob" ControlJob(ControlJob),
     }
 }
 
@@ -143,8 +147,10 @@ impl ManageOperation {
             | Self::SetStateOfSession(SetStateOfSession { path, .. })
             | Self::Act(ActOnMessages { path, .. })
             | Self::ForgetJob(ForgetJob { path, .. })
+            | Self::CreateJob(CreateJob { path, .. })
             | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. }) => Some(path),
             Self::CloseClient(_)
+            | Self::ControlJob(_)
             | Self::ListQueues(_)
             | Self::ListTopics(_)
             | Self::PlanDeclaration(_)
@@ -255,6 +261,12 @@ impl ManageOperation {
             }
             Self::ForgetJob(ForgetJob { job, .. }) => {
                 Management::Operate(OperatorCommand::ForgetJob(JobId(job.0)))
+            }
+            Self::CreateJob(CreateJob { draft, .. }) => {
+                Management::CreateJob(Box::new(draft.to_draft(broker.now())?))
+            }
+            Self::ControlJob(ControlJob { job, control }) => {
+                Management::ControlJob(JobId(job.0), JobControl::from(control))
             }
             Self::CloseClient(CloseClient { client }) => Management::CloseClient(ClientId(client)),
         })
@@ -494,6 +506,13 @@ mod of_client {
             }
             Management::Operate(OperatorCommand::ForgetJob(JobId(job))) => {
                 ManageOperation::ForgetJob(ForgetJob { path, job: Guid(job) })
+            }
+            Management::CreateJob(draft) => {
+                ManageOperation::CreateJob(CreateJob { path, draft: JobForm::from(*draft) })
+            }
+            Management::ControlJob(JobId(job), control) => {
+                let (job, control) = (Guid(job), control.into());
+                ManageOperation::ControlJob(ControlJob { job, control })
             }
             Management::CloseClient(ClientId(client)) => {
                 ManageOperation::CloseClient(CloseClient { client })

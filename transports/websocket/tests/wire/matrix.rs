@@ -199,6 +199,7 @@ fn on_links(at: Place, transaction: &Value, session: u32) -> Vec<Row> {
 fn of_entities(digest: &Value) -> Vec<Row> {
     let row = |name, body, action, at| Row { name, body, needs: vec![(action, at)] };
     let of_q = |name, body, action| row(name, body, action, "q");
+    let job = "b".repeat(32);
     let question = |path, question: Value, action| {
         row("inspect", json!({ "path": path, "question": question }), action, path)
     };
@@ -307,6 +308,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("", json!({ "entities": {} }), Action::Overview),
         question("", json!({ "clients": {} }), Action::Overview),
         question("", json!({ "audit": {} }), Action::ReadAudit),
+        question("", json!({ "jobs": { "one": { "job": job } } }), Action::Inspect),
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
         of_q("breakSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
         of_q("setStateOfSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
@@ -315,7 +317,14 @@ fn of_entities(digest: &Value) -> Vec<Row> {
             json!({ "path": "q", "act": { "sequenceNumbers": [9], "deed": { "undefer": {} } } }),
             Action::Operate,
         ),
-        of_q("forgetJob", json!({ "path": "q", "job": "b".repeat(32) }), Action::Operate),
+        of_q("forgetJob", json!({ "path": "q", "job": job }), Action::Operate),
+        of_q(
+            "createJob",
+            json!({ "path": "q", "draft": { "where": "", "deed": { "undefer": {} } } }),
+            Action::Operate,
+        ),
+        // The right on the namespace, since no entity has this job.
+        row("controlJob", json!({ "job": job, "control": { "pause": {} } }), Action::Operate, ""),
         row("closeClient", json!({ "client": u64::MAX }), Action::CloseClients, ""),
     ]
 }

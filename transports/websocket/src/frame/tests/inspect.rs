@@ -23,6 +23,10 @@ pub(super) fn operations() -> Vec<Operation> {
         r#"{"clients":{"transport":"amqp"}}"#,
         r#"{"tap":{"tap":3}}"#,
     ];
+    let jobs = [
+        r#"{"jobs":{"list":{"top":5}}}"#,
+        r#"{"jobs":{"one":{"job":"00000000-0000-0000-0000-000000000b0b"}}}"#,
+    ];
     let operation = |question: &str| {
         let inspect = Inspect { path: "orders".into(), question: read(question) };
         Operation::Manage(Box::new(ManageOperation::Inspect(inspect)))
@@ -57,9 +61,18 @@ pub(super) fn operations() -> Vec<Operation> {
             r#"{"sequenceNumbers":[7],"deed":{"reschedule":{"later":"PT1H"}}}"#,
         )),
         ManageOperation::ForgetJob(ForgetJob { path: path(), job: Guid(0xb0b) }),
+        ManageOperation::CreateJob(CreateJob {
+            path: path(),
+            draft: read(r#"{"where":"subject=test","deed":{"delete":{}},"rate":100,"trial":10}"#),
+        }),
+        ManageOperation::ControlJob(ControlJob {
+            job: Guid(0xb0b),
+            control: read(r#"{"start":{"digest":"00000000-0000-0000-0000-00000000d16e"}}"#),
+        }),
     ];
     let commands = commands.into_iter().map(|command| Operation::Manage(Box::new(command)));
-    questions.into_iter().map(operation).chain(commands).collect()
+    let all = questions.into_iter().map(operation).chain(commands);
+    all.chain(jobs.into_iter().map(operation)).collect()
 }
 
 /// Returns one answer of each kind.
@@ -121,7 +134,22 @@ pub(super) fn notices() -> Vec<Notice> {
     let acted = r#"{"messages":[{"sequenceNumber":7,"result":"done"},
         {"sequenceNumber":9,"result":"locked"}]}"#;
     let counts = [Notice::LocksBroken(LocksBroken { count: 2 }), Notice::Acted(read(acted))];
-    findings.chain(counts).collect()
+    let job = format!(
+        r#"{{"job":{{"job":"00000000-0000-0000-0000-000000000b0b","path":"orders",
+        "state":"paused","problem":"the trial is over","deed":{{"delete":{{}}}},"rate":100,
+        "trial":10,"createdAtUtc":"2026-05-01T12:00:00Z","startedAtUtc":"2026-05-01T12:00:01Z",
+        "tried":10,"done":9,"failed":1,"preview":{{
+        "digest":"00000000-0000-0000-0000-00000000d16e","untilUtc":"2026-05-01T12:10:00Z",
+        "count":1204,"bytes":99000,"oldestUtc":"2026-05-01T11:00:00Z",
+        "newestUtc":"2026-05-01T12:00:00Z","refused":[{{"result":"locked","count":1}}],
+        "reasons":[{{"reason":"timeout","count":7}}],"samples":[7,9]}},{now}}}}}"#
+    );
+    let failures = format!(
+        r#"{{"jobFailures":{{"failures":[{{"sequenceNumber":9,"result":"locked"}}],"total":1,
+        {now}}}}}"#
+    );
+    let jobs = [job, failures].map(|it| Notice::Findings(Box::new(read(&it))));
+    findings.chain(counts).chain(jobs).collect()
 }
 
 /// Frames must not differ from the released ones.

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 pub(crate) use peeklock_json::{
-    ActForm, ActedView, DeclarationForm, DigestText, ExplanationView, FindingsView, KeyForm,
-    KeyName, PlanResultView, PlanView, PolicyKeysView, PolicyList, PolicyProperties, PolicyView,
-    QuestionForm, QueueProperties, QueueView, RuleForm, SubscriptionProperties, SubscriptionView,
-    TopicProperties, TopicView,
+    ActForm, ActedView, DeclarationForm, DigestText, ExplanationView, FindingsView, JobControlForm,
+    JobForm, KeyForm, KeyName, PlanResultView, PlanView, PolicyKeysView, PolicyList,
+    PolicyProperties, PolicyView, QuestionForm, QueueProperties, QueueView, RuleForm,
+    SubscriptionProperties, SubscriptionView, TopicProperties, TopicView,
 };
 use peeklock_json::{state_bytes, state_text};
 use serde::{Deserialize, Serialize};
@@ -189,6 +189,17 @@ bodies! {
         path: String,
         job: Guid,
     }
+
+    struct CreateJob {
+        /// Path of an entity or sub-queue.
+        path: String,
+        draft: JobForm,
+    }
+
+    struct ControlJob {
+        job: Guid,
+        control: JobControlForm,
+    }
 }
 
 /// Replaces the state of a session that no receiver holds; none clears it.
@@ -297,6 +308,8 @@ json_inside!(
     DigestText,
     Explained,
     FindingsView,
+    JobControlForm,
+    JobForm,
     KeyForm,
     PlanView,
     PolicyKeysView,

@@ -1,0 +1,141 @@
+//! Jobs of operators with rights (CON-12, CON-72): each job acts on an entity, and a request about
+//! the job needs the right on the entity.
+
+use std::sync::Arc;
+
+use super::Access;
+use crate::audited::log_failure;
+use crate::broker::Broker;
+use crate::condition::Condition;
+use crate::contract::JobKeeper;
+use crate::contract::action::Action;
+use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
+use crate::error::{BrokerError, Rejection};
+use crate::findings::{Findings, Found};
+use crate::ids::{JobId, TrackingId};
+use crate::jobs::{JobControl, JobDraft, JobFacts, JobPage, JobQuery};
+use crate::management::Managed;
+use crate::path::{EntityAddress, PathKey};
+use crate::survey::ReadableKeys;
+
+impl Broker {
+    /// Records the end of a job in the audit trail, with the number of messages that were changed.
+    /// Its tracking id is the id of the job. For the keeper of jobs.
+    pub async fn record_job_end(&self, job: &JobFacts, result: AuditResult) {
+        let Some(auditor) = &self.shared.auditor else { return };
+        let (count, changes) = (Some(job.progress.done), Vec::new());
+        let entry = AuditEntry {
+            at: self.now(),
+            tracking_id: TrackingId(job.id.0),
+            action: AuditedAction::EndJob,
+            resource: (*job.path).into(),
+            client: AuditedClient::default(),
+            stage: AuditStage::End { result, count, changes, error_tracking_id: None },
+        };
+        log_failure(auditor.record(entry).await);
+    }
+
+    fn job_keeper(&self) -> Result<&Arc<dyn JobKeeper>, BrokerError> {
+        self.shared.jobs.as_ref().ok_or_else(|| {
+            self.refuse(Rejection::invalid_operation("this broker keeps no jobs"), "")
+        })
+    }
+}
+
+impl Access {
+    /// Checks the right for a request about a job, and returns the path of its entity. An unknown
+    /// job is reported to a principal with this right on the namespace.
+    ///
+    /// # Errors
+    /// `Unauthorized`; `EntityNotFound` for an unknown job.
+    pub async fn allow_job(&self, action: Action, job: JobId) -> Result<String, BrokerError> {
+        let keeper = self.broker.shared.jobs.as_ref();
+        match keeper.and_then(|keeper| keeper.path(job)) {
+            Some(path) => self.allow(action, &path).await,
+            None => {
+                self.allow(action, "").await?;
+                self.broker.job_keeper()?;
+                Err(self.broker.refuse(unknown_job(job), ""))
+            }
+        }
+    }
+
+    /// Makes a job. The right was checked before.
+    pub(super) async fn create_job(
+        &self,
+        path: &str,
+        draft: JobDraft,
+    ) -> Result<Managed, BrokerError> {
+        let refuse = |rejection| self.broker.refuse(rejection, path);
+        let keeper = self.broker.job_keeper()?;
+        let entity = self.entity(path, Action::Operate).await?;
+        let limits = &self.broker.settings().limits;
+        draft.check(entity.kind(), entity.sub_queue(), limits).map_err(refuse)?;
+        Ok(self.job(keeper.create(entity.path(), draft).await.map_err(refuse)?))
+    }
+
+    /// Changes the state of a job. The right was checked before.
+    pub(super) async fn control_job(
+        &self,
+        path: &str,
+        job: JobId,
+        control: JobControl,
+    ) -> Result<Managed, BrokerError> {
+        let controlled = self.broker.job_keeper()?.control(job, control).await;
+        Ok(self.job(controlled.map_err(|rejection| self.broker.refuse(rejection, path))?))
+    }
+
+    /// Answers a question about jobs. The right was checked before.
+    pub(super) async fn find_jobs(
+        &self,
+        query: JobQuery,
+        readable: &ReadableKeys,
+    ) -> Result<Found, BrokerError> {
+        let keeper = self.broker.job_keeper()?;
+        let refuse = |rejection| self.broker.refuse(rejection, "");
+        Ok(match query {
+            JobQuery::List { after, count_max } => {
+                Found::Jobs(page(&**keeper, after, count_max, readable))
+            }
+            JobQuery::One(job) => {
+                let facts = keeper.describe(job).ok_or_else(|| refuse(unknown_job(job)))?;
+                Found::Job(Box::new(facts))
+            }
+            JobQuery::Failures { job, skip, count_max } => {
+                let failures = keeper.failures(job, skip, count_max).await;
+                Found::JobFailures(failures.map_err(refuse)?)
+            }
+        })
+    }
+
+    fn job(&self, facts: JobFacts) -> Managed {
+        let found = Found::Job(Box::new(facts));
+        Managed::Findings(Box::new(Findings { at: self.broker.now(), found }))
+    }
+}
+
+/// A page of the jobs that the reader may read.
+fn page(
+    keeper: &dyn JobKeeper,
+    after: Option<JobId>,
+    count_max: u32,
+    readable: &ReadableKeys,
+) -> JobPage {
+    let key = |path: &str| match EntityAddress::parse(path) {
+        Ok(address) => address.key(),
+        Err(_) => PathKey::fold(path),
+    };
+    let mut jobs = keeper.list();
+    jobs.retain(|(_, path)| readable.is_all() || readable.contains(&key(path)));
+    let total = jobs.len() as u64;
+    let place = after.and_then(|after| jobs.iter().position(|(id, _)| *id == after));
+    let rest = jobs.get(place.map_or(0, |place| place + 1)..).unwrap_or_default();
+    let shown = rest.get(..count_max as usize).unwrap_or(rest);
+    let next = shown.last().filter(|_| shown.len() < rest.len()).map(|(id, _)| *id);
+    let jobs = shown.iter().filter_map(|(id, _)| keeper.describe(*id)).collect();
+    JobPage { jobs, total, next }
+}
+
+fn unknown_job(job: JobId) -> Rejection {
+    Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
+}

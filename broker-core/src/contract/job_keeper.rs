@@ -1,0 +1,51 @@
+//! Contract of a keeper of jobs, which carries out an operator's deeds on many messages (CON-12 to
+//! CON-21). The broker checks rights and writes the audit trail before it asks the keeper. Without
+//! a keeper, requests for jobs are refused. `job_runner.rs` has its start.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::Rejection;
+use crate::ids::JobId;
+use crate::jobs::{JobControl, JobDraft, JobFacts, JobFailurePage};
+
+/// Keeps jobs and carries them out. Its methods may be called in any runtime, and must not block.
+#[async_trait]
+pub trait JobKeeper: Send + Sync {
+    /// Ends the work, and waits until no job acts on messages. The next start continues the jobs.
+    async fn end(&self);
+
+    /// Returns the path of the entity or sub-queue of a job; none for a job that is unknown.
+    fn path(&self, job: JobId) -> Option<Arc<str>>;
+
+    /// Returns all jobs with the paths of their entities, newest first.
+    fn list(&self) -> Vec<(JobId, Arc<str>)>;
+
+    /// Returns a job.
+    fn describe(&self, job: JobId) -> Option<JobFacts>;
+
+    /// Makes a job. The draft was checked ([`JobDraft::check`]).
+    ///
+    /// # Errors
+    /// `QuotaExceeded` for too many jobs, `ServerBusy` if it cannot be kept.
+    async fn create(&self, path: &str, draft: JobDraft) -> Result<JobFacts, Rejection>;
+
+    /// Changes the state of a job. The change is durable when the call returns.
+    ///
+    /// # Errors
+    /// `EntityNotFound` for an unknown job, `InvalidOperation` in another state, `UpdateConflict`
+    /// for another digest or too late a start, `ServerBusy` if the change cannot be kept.
+    async fn control(&self, job: JobId, control: JobControl) -> Result<JobFacts, Rejection>;
+
+    /// Returns failures of a job.
+    ///
+    /// # Errors
+    /// `EntityNotFound` for an unknown job, `ServerBusy` if they cannot be read.
+    async fn failures(
+        &self,
+        job: JobId,
+        skip: u32,
+        count_max: u32,
+    ) -> Result<JobFailurePage, Rejection>;
+}

@@ -1,0 +1,406 @@
+//! The thread of the jobs: selects messages, carries out steps, and answers requests.
+//!
+//! ```text
+//!  request ─► handle ─► line, durable ─► table ─► schedule ─► run: step ─► entity ─► line, durable
+//! ```
+//!
+//! Only this thread changes jobs. A job that works takes requests between two steps; the others are
+//! changed at once.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, OperatorCommand, Outcome};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::AuditResult;
+use peeklock_core::error::{BrokerError, Rejection};
+use peeklock_core::ids::JobId;
+use peeklock_core::inspect::{
+    JobControl, JobDraft, JobFacts, JobFailurePage, JobState, RUNNING_JOB_COUNT_MAX,
+    WAITING_JOB_COUNT_MAX,
+};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Broker, Entity};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::spawn_local;
+
+use crate::job::Job;
+use crate::preview::Selected;
+use crate::record::{EndState, Record};
+use crate::selection::{SelectionError, Selector};
+use crate::table::{ENDED_TIME, Entry, Table};
+
+/// Time after which a step that was refused for now is repeated.
+pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
+/// Maximum number of requests that wait for the end of the step of a job.
+const PENDING_COUNT_MAX: usize = 16;
+
+/// Request for the thread, with the place of its answer.
+pub(crate) enum Request {
+    Create(String, Box<JobDraft>, oneshot::Sender<Result<JobFacts, Rejection>>),
+    Control(JobId, JobControl, Answer),
+    Failures(JobId, u32, u32, oneshot::Sender<Result<JobFailurePage, Rejection>>),
+    End(oneshot::Sender<()>),
+}
+
+pub(crate) type Answer = oneshot::Sender<Result<JobFacts, Rejection>>;
+
+pub(crate) struct Engine {
+    broker: Broker,
+    table: Arc<Table>,
+    /// Wakes the selection.
+    has_drafts: Notify,
+    drafts: RefCell<VecDeque<(JobId, JobDraft)>>,
+    /// Wakes the loop, which schedules jobs, and ends jobs that were not started.
+    has_changes: Notify,
+}
+
+/// Waits for a time by the clock of the broker.
+pub(crate) async fn wait(broker: &Broker, span: TimeSpan) {
+    broker.sleep_until(broker.now().plus(span)).await;
+}
+
+/// Works until the request to end.
+pub(crate) async fn run(broker: Broker, table: Arc<Table>, mut requests: mpsc::Receiver<Request>) {
+    let engine = Rc::new(Engine {
+        broker,
+        table,
+        has_drafts: Notify::new(),
+        drafts: RefCell::default(),
+        has_changes: Notify::new(),
+    });
+    let selecting = Rc::clone(&engine);
+    spawn_local(async move { selecting.select_all().await });
+    for job in engine.table.ids_of(|job| job.needs_completion()) {
+        engine.spawn_end(job);
+    }
+    loop {
+        engine.schedule();
+        let next = engine.end_old_jobs();
+        let due = async {
+            match next {
+                Some(at) => engine.broker.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            request = requests.recv() => match request {
+                Some(Request::End(done)) => {
+                    // The caller waits until the tasks of this thread are dropped.
+                    engine.table.set_ended(done);
+                    return;
+                }
+                Some(request) => engine.handle(request),
+                None => return,
+            },
+            () = engine.has_changes.notified() => {}
+            () = due => {}
+        }
+    }
+}
+
+impl Engine {
+    fn handle(self: &Rc<Self>, request: Request) {
+        match request {
+            Request::Create(path, draft, answer) => {
+                answer.send(self.create(&path, *draft)).ok();
+            }
+            Request::Control(job, control, answer) => {
+                let waiting = |entry: &mut Entry| entry.is_busy.then_some(entry.pending.len());
+                match self.table.with(job, waiting) {
+                    None => drop(answer.send(Err(unknown(job)))),
+                    Some(Some(PENDING_COUNT_MAX..)) => {
+                        let detail = "too many requests wait for the job; try again later";
+                        drop(answer.send(Err(Rejection::server_busy(detail))));
+                    }
+                    Some(Some(_)) => {
+                        self.table.with(job, |entry| {
+                            entry.pending.push((control, answer));
+                            entry.wake.notify_one();
+                        });
+                    }
+                    Some(None) => {
+                        answer.send(self.control(job, control)).ok();
+                        if self.table.state(job).is_some_and(JobState::is_end) {
+                            self.spawn_end(job);
+                        }
+                    }
+                }
+            }
+            Request::Failures(job, skip, count_max, answer) => {
+                answer.send(self.table.failures(job, skip, count_max)).ok();
+            }
+            Request::End(_) => {}
+        }
+    }
+
+    fn create(&self, path: &str, draft: JobDraft) -> Result<JobFacts, Rejection> {
+        self.table.check()?;
+        let live = self.table.ids_of(|job| !job.facts.state.is_end()).len();
+        if live >= RUNNING_JOB_COUNT_MAX + WAITING_JOB_COUNT_MAX {
+            return Err(Rejection::quota_exceeded(format!(
+                "{live} jobs have not ended, the limit; cancel a job, or wait for its end"
+            )));
+        }
+        let id = JobId(self.broker.random_bits());
+        let job = Job::new(id, path, &draft, self.broker.now());
+        let facts = job.facts.clone();
+        self.table.insert(Entry { is_busy: true, ..Entry::new(job) });
+        self.drafts.borrow_mut().push_back((id, draft));
+        self.has_drafts.notify_one();
+        Ok(facts)
+    }
+
+    /// Changes the state of a job that does not work.
+    fn control(&self, id: JobId, control: JobControl) -> Result<JobFacts, Rejection> {
+        let job = self.table.get(id).ok_or_else(|| unknown(id))?;
+        let (facts, now) = (&job.facts, self.broker.now());
+        let record = match (control, facts.state) {
+            (JobControl::Start(digest), state) => {
+                let preview = facts.preview.as_ref().ok_or_else(|| job.refuse("started"))?;
+                if preview.digest != digest {
+                    let detail = "the job's preview has another digest; look at the job again";
+                    return Err(Rejection::new(Condition::UpdateConflict, detail));
+                }
+                match state {
+                    JobState::Ready if now < preview.until => Record::Started { at: now.ticks() },
+                    JobState::Ready | JobState::Cancelled
+                        if facts.started_at.is_none() && now >= preview.until =>
+                    {
+                        let detail = "the preview is older than 10 minutes; create the job again";
+                        return Err(Rejection::new(Condition::UpdateConflict, detail));
+                    }
+                    // A repetition, after a lost answer.
+                    JobState::Waiting | JobState::Running | JobState::Paused | JobState::Done => {
+                        return Ok(job.facts);
+                    }
+                    _ => return Err(job.refuse("started")),
+                }
+            }
+            (JobControl::Pause, JobState::Waiting | JobState::Running) => {
+                Record::Paused { problem: None }
+            }
+            (JobControl::Resume, JobState::Paused) => Record::Resumed {},
+            (JobControl::Pause, JobState::Paused)
+            | (JobControl::Resume, JobState::Waiting | JobState::Running)
+            | (JobControl::Cancel, JobState::Cancelled) => return Ok(job.facts),
+            (JobControl::Cancel, state) if !state.is_end() => self.end(EndState::Cancelled, None),
+            (JobControl::Pause, _) => return Err(job.refuse("paused")),
+            (JobControl::Resume, _) => return Err(job.refuse("resumed")),
+            (JobControl::Cancel, _) => return Err(job.refuse("cancelled")),
+        };
+        self.table.write(id, &record)?;
+        self.has_changes.notify_one();
+        self.table.get(id).map(|job| job.facts).ok_or_else(|| unknown(id))
+    }
+
+    fn end(&self, state: EndState, problem: Option<String>) -> Record {
+        Record::Ended { at: self.broker.now().ticks(), state, problem }
+    }
+
+    /// Starts waiting jobs while there is room for them, in the order of their starts. A sub-queue
+    /// has one job at a time.
+    fn schedule(self: &Rc<Self>) {
+        if self.table.check().is_err() {
+            return;
+        }
+        for job in self.table.next_to_run(RUNNING_JOB_COUNT_MAX) {
+            let engine = Rc::clone(self);
+            spawn_local(async move {
+                engine.run_job(job).await;
+                engine.release(job);
+            });
+        }
+    }
+
+    /// Cancels jobs that were not started in time, and removes jobs that ended long ago. Returns
+    /// the instant at which this is due again.
+    fn end_old_jobs(self: &Rc<Self>) -> Option<Timestamp> {
+        let until = |job: &Job| match job.facts.state {
+            JobState::Ready => job.facts.preview.as_ref().map(|preview| preview.until),
+            _ => None,
+        };
+        let now = self.broker.now();
+        for id in self.table.ids_of(|job| until(job).is_some_and(|until| until <= now)) {
+            let problem = Some("it was not started within 10 minutes".to_owned());
+            if self.table.write(id, &self.end(EndState::Cancelled, problem)).is_ok() {
+                self.spawn_end(id);
+            }
+        }
+        self.table.remove_old(now);
+        let removal = |job: &Job| job.facts.ended_at.map(|at| at.plus(ENDED_TIME));
+        self.table.least(|job| until(job).or_else(|| removal(job)).filter(|at| *at > now))
+    }
+
+    /// Answers the requests that came while a job worked. Returns whether the job still works.
+    fn take_requests(&self, id: JobId) -> bool {
+        for (control, answer) in self.table.take_pending(id) {
+            answer.send(self.control(id, control)).ok();
+        }
+        self.table.state(id) == Some(JobState::Running)
+    }
+
+    /// Ends the work of a task on a job.
+    fn release(self: &Rc<Self>, id: JobId) {
+        self.take_requests(id);
+        self.table.with(id, |entry| entry.is_busy = false);
+        if self.table.state(id).is_some_and(JobState::is_end) {
+            self.spawn_end(id);
+        }
+        self.has_changes.notify_one();
+    }
+
+    /// Carries out steps until the job pauses or ends.
+    async fn run_job(&self, id: JobId) {
+        let Some(wake) = self.table.with(id, |entry| Arc::clone(&entry.wake)) else { return };
+        while self.take_requests(id) {
+            let Some(job) = self.table.get(id) else { return };
+            let began_at = self.broker.now();
+            let record = match (self.entity(&job), job.next_step()) {
+                (Err(error), _) => self.end(EndState::Failed, Some(error.detail().to_owned())),
+                (Ok(_), None) => self.end(EndState::Done, None),
+                (Ok(entity), Some(act)) => {
+                    let act = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
+                    match entity.call(act).await {
+                        Ok(Outcome::Acted(messages)) => job.step(&messages),
+                        Ok(_) => Record::Paused { problem: Some("unexpected answer".to_owned()) },
+                        Err(error) if error.condition() == Condition::EntityNotFound => {
+                            self.end(EndState::Failed, Some(error.detail().to_owned()))
+                        }
+                        Err(error) if is_for_now(&error) => {
+                            // The step has a receipt, so it can be repeated.
+                            self.table.set_problem(id, error.detail());
+                            self.wait_or_wake(began_at.plus(RETRY_TIME), &wake).await;
+                            continue;
+                        }
+                        Err(error) => Record::Paused { problem: Some(error.detail().to_owned()) },
+                    }
+                }
+            };
+            let count = match &record {
+                Record::Step(step) => step.tried,
+                _ => 0,
+            };
+            if let Err(error) = self.table.write(id, &record) {
+                self.table.set_problem(id, error.detail());
+                if self.table.check().is_err() {
+                    // The state of the files is unknown until the next start.
+                    return;
+                }
+                self.wait_or_wake(began_at.plus(RETRY_TIME), &wake).await;
+                continue;
+            }
+            let ms = count.saturating_mul(1_000) / u64::from(job.facts.rate.max(1));
+            let pace = TimeSpan::from_ms(i64::try_from(ms).unwrap_or(i64::MAX));
+            if count > 0 {
+                self.wait_or_wake(began_at.plus(pace), &wake).await;
+            }
+        }
+    }
+
+    async fn wait_or_wake(&self, at: Timestamp, wake: &Notify) {
+        tokio::select! {
+            () = self.broker.sleep_until(at) => {}
+            () = wake.notified() => {}
+        }
+    }
+
+    /// Returns the entity of a job, if it is still the same.
+    fn entity(&self, job: &Job) -> Result<Entity, BrokerError> {
+        let path = &*job.facts.path;
+        let entity = self.broker.entity(path)?;
+        match entity.id() == job.entity {
+            true => Ok(entity),
+            false => Err(self.broker.refuse(Rejection::entity_not_found(path), path)),
+        }
+    }
+
+    /// Completes the end of a job: its entity forgets the receipt, the trail gets the result, and
+    /// its file loses the selection.
+    fn spawn_end(self: &Rc<Self>, id: JobId) {
+        self.table.with(id, |entry| entry.is_busy = true);
+        let engine = Rc::clone(self);
+        spawn_local(async move {
+            engine.complete(id).await;
+            engine.take_requests(id);
+            engine.table.with(id, |entry| entry.is_busy = false);
+        });
+    }
+
+    async fn complete(&self, id: JobId) {
+        let Some(job) = self.table.get(id) else { return };
+        if job.has_acted()
+            && let Ok(entity) = self.entity(&job)
+        {
+            let forget = Command::OfOperator(OperatorCommand::ForgetJob(id));
+            if let Err(error) = entity.call(forget).await {
+                tracing::warn!(%error, job = %id, "the receipt of an ended job stays for a day");
+            }
+        }
+        if job.facts.started_at.is_some() {
+            let result = match job.facts.state {
+                JobState::Failed => AuditResult::Failed(Condition::InvalidOperation),
+                JobState::Cancelled => AuditResult::Failed(Condition::OperationCancelled),
+                _ => AuditResult::Done,
+            };
+            self.broker.record_job_end(&job.facts, result).await;
+        }
+        self.table.compact(id);
+        self.has_changes.notify_one();
+    }
+
+    /// Selects the messages of the jobs in turn.
+    async fn select_all(self: Rc<Self>) {
+        loop {
+            let next = self.drafts.borrow_mut().pop_front();
+            let Some((id, draft)) = next else {
+                self.has_drafts.notified().await;
+                continue;
+            };
+            if let Err(SelectionError::Broker(error)) = self.select(id, draft).await {
+                self.table.fail_selection(id, error.detail(), self.broker.now());
+            }
+            self.release(id);
+        }
+    }
+
+    async fn select(&self, id: JobId, draft: JobDraft) -> Result<(), SelectionError> {
+        let Some(mut job) = self.table.get(id) else { return Err(SelectionError::Cancelled) };
+        let path = Arc::clone(&job.facts.path);
+        let entity = self.broker.entity(&path)?.id();
+        let progress = |count: usize| {
+            self.table.with(id, |entry| entry.job.facts.progress.tried = count as u64);
+            self.take_requests(id);
+            self.table.state(id) == Some(JobState::Selecting)
+        };
+        let mut selector = Selector {
+            broker: &self.broker,
+            access: self.broker.full_access(),
+            job: &job.facts,
+            selected: Selected::default(),
+            progress: &progress,
+        };
+        selector.select(draft.selection).await?;
+        let selected = selector.selected;
+        if !progress(selected.sequences.len()) {
+            return Err(SelectionError::Cancelled);
+        }
+        let now = self.broker.now();
+        let (sequences, preview) = selected.into_preview(&job.facts, entity, now);
+        let line = job.select(entity, sequences.into(), preview);
+        let kept = self.table.make(job, &line);
+        kept.map_err(|error| self.broker.refuse(error, &path))?;
+        Ok(())
+    }
+}
+
+/// Whether the step may succeed later: an overload, a full store or queue, or an unknown outcome.
+fn is_for_now(error: &BrokerError) -> bool {
+    error.retryable() || error.condition() == Condition::QuotaExceeded
+}
+
+pub(crate) fn unknown(job: JobId) -> Rejection {
+    Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
+}

@@ -1,0 +1,280 @@
+//! A job in memory: its facts, its selection, and the place of its next step. It changes only by
+//! lines of its file.
+
+use std::sync::Arc;
+
+use peeklock_core::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, JobStep};
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
+use peeklock_core::inspect::{
+    JOB_FAILURE_COUNT_MAX, JobDraft, JobFacts, JobFailurePage, JobPreview, JobProgress, JobState,
+};
+use peeklock_core::path::{EntityAddress, PathKey, SubQueue};
+use peeklock_core::time::Timestamp;
+
+use crate::record::{MadeRecord, PreviewRecord, Record, StepRecord, code, hex, result};
+
+/// Steps of a job in a second, so that a slow job pauses soon.
+const STEPS_PER_SECOND: u32 = 4;
+/// End of the name of the file of a job that has not ended.
+pub(crate) const LIVE: &str = ".job";
+/// End of the name of the file of a job that has ended.
+pub(crate) const ENDED: &str = ".ended";
+
+/// Reason of the pause after the trial.
+const TRIAL_IS_OVER: &str = "the trial is over; resume or cancel the job";
+
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) facts: JobFacts,
+    /// The entity that had the path when the messages were selected.
+    pub(crate) entity: EntityId,
+    /// The selection; empty until the preview, and after the end.
+    pub(crate) sequences: Arc<[SequenceNumber]>,
+    /// Number of the last step.
+    steps: u64,
+    /// Bytes of its file.
+    pub(crate) bytes: u64,
+    /// Whether its file is without the selection.
+    pub(crate) is_compact: bool,
+}
+
+impl Job {
+    /// Creates a job whose messages are not selected.
+    pub(crate) fn new(id: JobId, path: &str, draft: &JobDraft, now: Timestamp) -> Self {
+        let JobDraft { deed, breaks_locks, rate, trial, .. } = draft;
+        let facts = JobFacts {
+            id,
+            path: path.into(),
+            deed: deed.clone(),
+            breaks_locks: *breaks_locks,
+            rate: *rate,
+            trial: *trial,
+            state: JobState::Selecting,
+            problem: None,
+            created_at: now,
+            started_at: None,
+            ended_at: None,
+            preview: None,
+            progress: JobProgress::default(),
+        };
+        Self {
+            facts,
+            entity: EntityId(0),
+            sequences: Arc::from([]),
+            steps: 0,
+            bytes: 0,
+            is_compact: false,
+        }
+    }
+
+    /// Reads a job from the lines of its file; none for lines that this program does not write.
+    pub(crate) fn from_lines(records: Vec<Record>, bytes: u64) -> Option<Self> {
+        let mut records = records.into_iter();
+        let Some(Record::Made(made)) = records.next() else { return None };
+        let made = made.into_made()?;
+        let facts = JobFacts {
+            id: made.id,
+            path: made.path.into(),
+            deed: made.deed,
+            breaks_locks: made.breaks_locks,
+            rate: made.rate,
+            trial: made.trial,
+            state: JobState::Ready,
+            problem: None,
+            created_at: made.created_at,
+            started_at: None,
+            ended_at: None,
+            preview: Some(made.preview),
+            progress: JobProgress::default(),
+        };
+        let (entity, sequences) = (made.entity, made.sequences.into());
+        let mut job = Self { facts, entity, sequences, steps: 0, bytes, is_compact: false };
+        records.for_each(|record| job.apply(&record));
+        Some(job)
+    }
+
+    /// Gives the job its selection. Returns its first line.
+    pub(crate) fn select(
+        &mut self,
+        entity: EntityId,
+        sequences: Arc<[SequenceNumber]>,
+        preview: JobPreview,
+    ) -> Record {
+        (self.entity, self.sequences) = (entity, sequences);
+        self.facts.progress = JobProgress::default();
+        self.facts.state = JobState::Ready;
+        let line = self.made(&preview, &self.sequences);
+        self.facts.preview = Some(preview);
+        line
+    }
+
+    fn made(&self, preview: &JobPreview, sequences: &[SequenceNumber]) -> Record {
+        let facts = &self.facts;
+        Record::Made(Box::new(MadeRecord {
+            id: hex(facts.id.0),
+            path: facts.path.to_string(),
+            entity: self.entity.0,
+            deed: (&facts.deed).into(),
+            breaks_locks: facts.breaks_locks,
+            rate: facts.rate,
+            trial: facts.trial,
+            created_at: facts.created_at.ticks(),
+            preview: PreviewRecord::from(preview),
+            sequences: sequences.iter().map(|sequence| sequence.0).collect(),
+        }))
+    }
+
+    /// Applies a line.
+    pub(crate) fn apply(&mut self, record: &Record) {
+        let facts = &mut self.facts;
+        match record {
+            Record::Made(_) => {}
+            Record::Started { at } => {
+                facts.started_at = Some(Timestamp::from_ticks(*at));
+                facts.state = JobState::Waiting;
+            }
+            Record::Step(step) | Record::Steps(step) => {
+                let progress = &mut facts.progress;
+                progress.tried += step.tried;
+                progress.done += step.done;
+                progress.failed += step.tried.saturating_sub(step.done);
+                self.steps = step.number;
+                self.is_compact = matches!(record, Record::Steps(_));
+                facts.problem = None;
+                let is_end_of_trial =
+                    facts.trial.is_some_and(|trial| u64::from(trial) == progress.tried);
+                if is_end_of_trial && progress.tried < self.sequences.len() as u64 {
+                    facts.state = JobState::Paused;
+                    facts.problem = Some(TRIAL_IS_OVER.into());
+                }
+            }
+            Record::Paused { problem } => {
+                facts.state = JobState::Paused;
+                facts.problem = problem.as_deref().map(Box::from);
+            }
+            Record::Resumed {} => (facts.state, facts.problem) = (JobState::Waiting, None),
+            Record::Ended { at, state, problem } => {
+                facts.ended_at = Some(Timestamp::from_ticks(*at));
+                facts.state = (*state).into();
+                facts.problem = problem.as_deref().map(Box::from);
+            }
+        }
+    }
+
+    /// Whether the job has a file with its selection.
+    pub(crate) const fn has_live_file(&self) -> bool {
+        self.facts.preview.is_some() && !self.is_compact
+    }
+
+    /// Whether the job has ended, but its receipt and its file are as before.
+    pub(crate) const fn needs_completion(&self) -> bool {
+        self.facts.state.is_end() && self.has_live_file()
+    }
+
+    /// Whether the job has begun to act.
+    pub(crate) const fn has_acted(&self) -> bool {
+        self.steps > 0
+    }
+
+    /// The entity and sub-queue on which only one job at a time acts.
+    pub(crate) fn place(&self) -> Option<(PathKey, SubQueue)> {
+        let address = EntityAddress::parse(&self.facts.path).ok()?;
+        Some((address.key(), address.sub_queue))
+    }
+
+    /// The next step; none if every message was tried. It depends only on the lines of the file, so
+    /// a step that is repeated after a restart has the same messages.
+    pub(crate) fn next_step(&self) -> Option<Act> {
+        let facts = &self.facts;
+        let tried = usize::try_from(facts.progress.tried).unwrap_or(usize::MAX);
+        let rest = self.sequences.get(tried..).filter(|rest| !rest.is_empty())?;
+        let mut size = (facts.rate / STEPS_PER_SECOND).max(1) as usize;
+        if let Some(trial) = facts.trial.map(|trial| trial as usize)
+            && trial > tried
+        {
+            size = size.min(trial - tried);
+        }
+        let some = rest.get(..size.min(ACT_COUNT_MAX)).unwrap_or(rest);
+        Some(Act {
+            step: Some(JobStep { job: facts.id, number: self.steps + 1 }),
+            sequences: some.to_vec(),
+            deed: facts.deed.clone(),
+            breaks_locks: facts.breaks_locks,
+        })
+    }
+
+    /// The line of a step.
+    pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
+        let is_done = |message: &&ActedMessage| message.result == ActResult::Done;
+        let failed = messages.iter().filter(|message| !is_done(message));
+        Record::Step(StepRecord {
+            number: self.steps + 1,
+            tried: messages.len() as u64,
+            done: messages.iter().filter(is_done).count() as u64,
+            failures: failed.map(|failed| (failed.sequence.0, code(failed.result))).collect(),
+        })
+    }
+
+    /// Refuses a request in this state.
+    pub(crate) fn refuse(&self, request: &str) -> Rejection {
+        let facts = &self.facts;
+        let state = match facts.state {
+            JobState::Selecting => "its messages are being selected",
+            JobState::Ready => "it is not started",
+            JobState::Waiting | JobState::Running => "it is started",
+            JobState::Paused => "it is paused",
+            JobState::Done => "it is done",
+            JobState::Cancelled => "it is cancelled",
+            JobState::Failed => "it has failed",
+        };
+        Rejection::invalid_operation(format!("job {} cannot be {request}: {state}", facts.id))
+    }
+
+    /// The lines of the file of a job that has ended, without the selection. `all` are the lines of
+    /// its file before.
+    pub(crate) fn ended_lines(&self, all: &[Record]) -> Vec<u8> {
+        let Some(preview) = &self.facts.preview else { return Vec::new() };
+        let mut bytes = self.made(preview, &[]).line();
+        let progress = &self.facts.progress;
+        let mut failures = Vec::new();
+        for record in all {
+            match record {
+                Record::Step(step) => failures.extend(&step.failures),
+                Record::Started { .. } => bytes.extend(record.line()),
+                _ => {}
+            }
+        }
+        failures.truncate(JOB_FAILURE_COUNT_MAX);
+        let (number, tried, done) = (self.steps, progress.tried, progress.done);
+        bytes.extend(Record::Steps(StepRecord { number, tried, done, failures }).line());
+        let end = all.iter().rfind(|record| matches!(record, Record::Ended { .. }));
+        bytes.extend(end.map(Record::line).unwrap_or_default());
+        bytes
+    }
+}
+
+/// Name of a file of a job.
+pub(crate) fn file_name(job: JobId, end: &str) -> String {
+    format!("{}{end}", hex(job.0))
+}
+
+/// A page of the failures in the lines of a job.
+pub(crate) fn failure_page(records: &[Record], skip: u32, count_max: u32) -> JobFailurePage {
+    let steps = || {
+        records.iter().filter_map(|record| match record {
+            Record::Step(step) | Record::Steps(step) => Some(step),
+            _ => None,
+        })
+    };
+    let total = steps().map(|step| step.tried.saturating_sub(step.done)).sum();
+    let kept = steps().flat_map(|step| &step.failures).take(JOB_FAILURE_COUNT_MAX);
+    let acted = kept.filter_map(|(sequence, code)| {
+        Some(ActedMessage { sequence: SequenceNumber(*sequence), result: result(*code)? })
+    });
+    let mut rest = acted.skip(skip as usize);
+    let failures: Vec<_> = rest.by_ref().take(count_max as usize).collect();
+    let shown = u32::try_from(failures.len()).unwrap_or(u32::MAX);
+    let next = rest.next().map(|_| skip.saturating_add(shown));
+    JobFailurePage { failures, total, next }
+}

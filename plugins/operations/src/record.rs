@@ -1,0 +1,242 @@
+//! Lines of the file of a job, whose state follows from them. Each line is durable before its
+//! effect is reported.
+
+use peeklock_core::command::{ActResult, Deed, NewInstant};
+use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
+use peeklock_core::inspect::{JobDigest, JobPreview, JobState};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Record {
+    /// The job with its preview; the first line.
+    Made(Box<MadeRecord>),
+    /// The job was started.
+    Started { at: i64 },
+    /// A step was carried out.
+    Step(StepRecord),
+    /// The job was paused.
+    Paused { problem: Option<String> },
+    /// The job was resumed.
+    Resumed {},
+    /// All steps of a job that has ended.
+    Steps(StepRecord),
+    /// The job has ended.
+    Ended { at: i64, state: EndState, problem: Option<String> },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MadeRecord {
+    pub(crate) id: String,
+    pub(crate) path: String,
+    pub(crate) entity: u64,
+    pub(crate) deed: DeedRecord,
+    pub(crate) breaks_locks: bool,
+    pub(crate) rate: u32,
+    pub(crate) trial: Option<u32>,
+    pub(crate) created_at: i64,
+    pub(crate) preview: PreviewRecord,
+    /// The selection; empty once the job has ended.
+    pub(crate) sequences: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum DeedRecord {
+    Delete,
+    DeadLetter { reason: Option<Box<str>>, description: Option<Box<str>> },
+    Undefer,
+    RescheduleAt(i64),
+    RescheduleLater(i64),
+    RescheduleEarlier(i64),
+    RescheduleNow,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PreviewRecord {
+    digest: String,
+    until: i64,
+    count: u64,
+    bytes: u64,
+    oldest: Option<i64>,
+    newest: Option<i64>,
+    is_cut: bool,
+    refused: Vec<(u8, u64)>,
+    reasons: Vec<(Option<Box<str>>, u64)>,
+    samples: Vec<u64>,
+}
+
+/// A step: number of messages that were tried, and those whose deed was not done.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StepRecord {
+    /// Number of the step.
+    pub(crate) number: u64,
+    pub(crate) tried: u64,
+    pub(crate) done: u64,
+    /// Sequence numbers with the codes of their results.
+    pub(crate) failures: Vec<(u64, u8)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum EndState {
+    Done,
+    Cancelled,
+    Failed,
+}
+
+impl Record {
+    /// Writes the line.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        // Numbers and texts always have a form in JSON.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+/// Reads the lines of a file up to a torn one, and returns them with their end.
+pub(crate) fn read_lines(bytes: &[u8]) -> (Vec<Record>, u64) {
+    let (mut records, mut end) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        let Ok(record) = serde_json::from_slice(line) else { break };
+        records.push(record);
+        end += line.len() as u64;
+    }
+    (records, end)
+}
+
+/// Code of a result in a file.
+pub(crate) fn code(result: ActResult) -> u8 {
+    let place = ActResult::ALL.iter().position(|one| *one == result);
+    place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)
+}
+
+/// Result of a code.
+pub(crate) fn result(code: u8) -> Option<ActResult> {
+    ActResult::ALL.get(usize::from(code)).copied()
+}
+
+/// Text of an id or digest.
+pub(crate) fn hex(number: u128) -> String {
+    format!("{number:032x}")
+}
+
+impl From<EndState> for JobState {
+    fn from(state: EndState) -> Self {
+        match state {
+            EndState::Done => Self::Done,
+            EndState::Cancelled => Self::Cancelled,
+            EndState::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<&Deed> for DeedRecord {
+    fn from(deed: &Deed) -> Self {
+        match deed {
+            Deed::Delete => Self::Delete,
+            Deed::DeadLetter { reason, description } => {
+                Self::DeadLetter { reason: reason.clone(), description: description.clone() }
+            }
+            Deed::Undefer => Self::Undefer,
+            Deed::Reschedule(NewInstant::At(at)) => Self::RescheduleAt(at.ticks()),
+            Deed::Reschedule(NewInstant::Later(by)) => Self::RescheduleLater(by.ticks()),
+            Deed::Reschedule(NewInstant::Earlier(by)) => Self::RescheduleEarlier(by.ticks()),
+            Deed::Reschedule(NewInstant::Now) => Self::RescheduleNow,
+        }
+    }
+}
+
+impl From<DeedRecord> for Deed {
+    fn from(record: DeedRecord) -> Self {
+        let span = TimeSpan::from_ticks;
+        match record {
+            DeedRecord::Delete => Self::Delete,
+            DeedRecord::DeadLetter { reason, description } => {
+                Self::DeadLetter { reason, description }
+            }
+            DeedRecord::Undefer => Self::Undefer,
+            DeedRecord::RescheduleAt(at) => {
+                Self::Reschedule(NewInstant::At(Timestamp::from_ticks(at)))
+            }
+            DeedRecord::RescheduleLater(by) => Self::Reschedule(NewInstant::Later(span(by))),
+            DeedRecord::RescheduleEarlier(by) => Self::Reschedule(NewInstant::Earlier(span(by))),
+            DeedRecord::RescheduleNow => Self::Reschedule(NewInstant::Now),
+        }
+    }
+}
+
+impl From<&JobPreview> for PreviewRecord {
+    fn from(preview: &JobPreview) -> Self {
+        Self {
+            digest: hex(preview.digest.0),
+            until: preview.until.ticks(),
+            count: preview.count,
+            bytes: preview.bytes,
+            oldest: preview.oldest_at.map(Timestamp::ticks),
+            newest: preview.newest_at.map(Timestamp::ticks),
+            is_cut: preview.is_cut,
+            refused: preview.refused.iter().map(|(it, count)| (code(*it), *count)).collect(),
+            reasons: preview.reasons.clone(),
+            samples: preview.samples.iter().map(|sequence| sequence.0).collect(),
+        }
+    }
+}
+
+impl PreviewRecord {
+    fn into_preview(self) -> Option<JobPreview> {
+        let refused = self.refused.into_iter().map(|(code, count)| Some((result(code)?, count)));
+        Some(JobPreview {
+            digest: JobDigest(u128::from_str_radix(&self.digest, 16).ok()?),
+            until: Timestamp::from_ticks(self.until),
+            count: self.count,
+            bytes: self.bytes,
+            oldest_at: self.oldest.map(Timestamp::from_ticks),
+            newest_at: self.newest.map(Timestamp::from_ticks),
+            is_cut: self.is_cut,
+            refused: refused.collect::<Option<_>>()?,
+            reasons: self.reasons,
+            samples: self.samples.into_iter().map(SequenceNumber).collect(),
+        })
+    }
+}
+
+/// The parts of a first line; none if a value is not one that this program writes.
+pub(crate) struct Made {
+    pub(crate) id: JobId,
+    pub(crate) path: String,
+    pub(crate) entity: EntityId,
+    pub(crate) deed: Deed,
+    pub(crate) breaks_locks: bool,
+    pub(crate) rate: u32,
+    pub(crate) trial: Option<u32>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) preview: JobPreview,
+    pub(crate) sequences: Vec<SequenceNumber>,
+}
+
+impl MadeRecord {
+    pub(crate) fn into_made(self) -> Option<Made> {
+        Some(Made {
+            id: JobId::parse(&self.id)?,
+            path: self.path,
+            entity: EntityId(self.entity),
+            deed: self.deed.into(),
+            breaks_locks: self.breaks_locks,
+            rate: self.rate.max(1),
+            trial: self.trial,
+            created_at: Timestamp::from_ticks(self.created_at),
+            preview: self.preview.into_preview()?,
+            sequences: self.sequences.into_iter().map(SequenceNumber).collect(),
+        })
+    }
+}

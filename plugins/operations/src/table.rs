@@ -1,0 +1,331 @@
+//! The jobs in memory, and their files. Readers of any thread look here; only the thread of the
+//! jobs changes it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use peeklock_core::error::Rejection;
+use peeklock_core::ids::JobId;
+use peeklock_core::inspect::{JobControl, JobFacts, JobFailurePage, JobState};
+use peeklock_core::time::{TimeSpan, Timestamp};
+use tokio::sync::{Notify, oneshot};
+
+use crate::engine::{Answer, unknown};
+use crate::job::{ENDED, Job, LIVE, failure_page, file_name};
+use crate::record::{Record, read_lines};
+use crate::shelf::{Shelf, ShelfError};
+
+/// Maximum number of ended jobs that are kept (CON-21).
+const ENDED_COUNT_MAX: usize = 1_000;
+/// Time for which an ended job is kept (CON-21).
+pub(crate) const ENDED_TIME: TimeSpan = TimeSpan::from_days(7);
+
+pub(crate) struct Table {
+    jobs: Mutex<BTreeMap<JobId, Entry>>,
+    shelf: Shelf,
+    /// Maximum bytes of the files of ended jobs.
+    ended_bytes_max: u64,
+    /// Why no file can be changed any more.
+    failure: Mutex<Option<String>>,
+    /// Gets a notice when the tasks of the thread have ended.
+    ended: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+pub(crate) struct Entry {
+    pub(crate) job: Job,
+    /// Whether a task works on the job, so that requests wait for it.
+    pub(crate) is_busy: bool,
+    pub(crate) pending: Vec<(JobControl, Answer)>,
+    /// Wakes the task.
+    pub(crate) wake: Arc<Notify>,
+}
+
+impl Entry {
+    pub(crate) fn new(job: Job) -> Self {
+        Self { job, is_busy: false, pending: Vec::new(), wake: Arc::default() }
+    }
+}
+
+impl Table {
+    /// Reads all jobs.
+    pub(crate) fn open(shelf: Shelf, ended_bytes_max: u64) -> io::Result<Self> {
+        let table = Self {
+            jobs: Mutex::default(),
+            shelf,
+            ended_bytes_max,
+            failure: Mutex::default(),
+            ended: Mutex::default(),
+        };
+        let mut files = table.shelf.list()?;
+        // The file of an ended job comes before the file that it replaces.
+        files.sort();
+        for (name, _) in files {
+            let is_live = name.ends_with(LIVE);
+            if !is_live && !name.ends_with(ENDED) {
+                continue;
+            }
+            let (records, end) = read_lines(&table.shelf.read(&name)?);
+            let is_whole = matches!(records.last(), Some(Record::Ended { .. }));
+            let Some(job) = Job::from_lines(records, end).filter(|_| is_live || is_whole) else {
+                // Its creation was not reported, or the file that it replaces is still there.
+                tracing::warn!(file = name, "the file of a job is not whole, and is removed");
+                table.shelf.remove(&name)?;
+                continue;
+            };
+            if table.get(job.facts.id).is_some() {
+                table.shelf.remove(&name)?;
+                continue;
+            }
+            if is_live {
+                table.shelf.mend(&name, end)?;
+            }
+            table.insert(Entry::new(job));
+        }
+        Ok(table)
+    }
+
+    /// Refuses a change if the state of a file is unknown.
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        match &*lock(&self.failure) {
+            None => Ok(()),
+            Some(failure) => Err(Rejection::server_busy(format!(
+                "the files of jobs cannot be changed: {failure}; start the broker again"
+            ))),
+        }
+    }
+
+    pub(crate) fn insert(&self, entry: Entry) {
+        lock(&self.jobs).insert(entry.job.facts.id, entry);
+    }
+
+    pub(crate) fn get(&self, id: JobId) -> Option<Job> {
+        lock(&self.jobs).get(&id).map(|entry| entry.job.clone())
+    }
+
+    pub(crate) fn facts(&self, id: JobId) -> Option<JobFacts> {
+        lock(&self.jobs).get(&id).map(|entry| entry.job.facts.clone())
+    }
+
+    pub(crate) fn state(&self, id: JobId) -> Option<JobState> {
+        lock(&self.jobs).get(&id).map(|entry| entry.job.facts.state)
+    }
+
+    pub(crate) fn path(&self, id: JobId) -> Option<Arc<str>> {
+        lock(&self.jobs).get(&id).map(|entry| Arc::clone(&entry.job.facts.path))
+    }
+
+    /// All jobs, newest first.
+    pub(crate) fn list(&self) -> Vec<(JobId, Arc<str>)> {
+        let jobs = lock(&self.jobs);
+        let mut list: Vec<_> = jobs.values().map(|entry| &entry.job.facts).collect();
+        list.sort_by_key(|facts| std::cmp::Reverse((facts.created_at, facts.id)));
+        list.into_iter().map(|facts| (facts.id, Arc::clone(&facts.path))).collect()
+    }
+
+    pub(crate) fn with<T>(&self, id: JobId, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        lock(&self.jobs).get_mut(&id).map(change)
+    }
+
+    pub(crate) fn take_pending(&self, id: JobId) -> Vec<(JobControl, Answer)> {
+        self.with(id, |entry| std::mem::take(&mut entry.pending)).unwrap_or_default()
+    }
+
+    pub(crate) fn set_problem(&self, id: JobId, problem: &str) {
+        self.with(id, |entry| entry.job.facts.problem = Some(problem.into()));
+    }
+
+    /// Jobs for which a condition holds.
+    pub(crate) fn ids_of(&self, holds: impl Fn(&Job) -> bool) -> Vec<JobId> {
+        let jobs = lock(&self.jobs);
+        jobs.values().filter(|entry| holds(&entry.job)).map(|entry| entry.job.facts.id).collect()
+    }
+
+    /// The least value of all jobs.
+    pub(crate) fn least(&self, value: impl Fn(&Job) -> Option<Timestamp>) -> Option<Timestamp> {
+        lock(&self.jobs).values().filter_map(|entry| value(&entry.job)).min()
+    }
+
+    /// Makes waiting jobs run while fewer than `count_max` do, and returns them.
+    pub(crate) fn next_to_run(&self, count_max: usize) -> Vec<JobId> {
+        let mut jobs = lock(&self.jobs);
+        let running = jobs.values().filter(|entry| entry.is_busy && entry.job.has_live_file());
+        let mut places: Vec<_> = running.map(|entry| entry.job.place()).collect();
+        let is_waiting =
+            |entry: &&mut Entry| !entry.is_busy && entry.job.facts.state == JobState::Waiting;
+        let mut waiting: Vec<_> = jobs.values_mut().filter(is_waiting).collect();
+        waiting.sort_by_key(|entry| (entry.job.facts.started_at, entry.job.facts.id));
+        let mut begun = Vec::new();
+        for entry in waiting {
+            let place = entry.job.place();
+            if places.len() >= count_max {
+                break;
+            }
+            if places.contains(&place) {
+                continue;
+            }
+            places.push(place);
+            (entry.is_busy, entry.job.facts.state) = (true, JobState::Running);
+            begun.push(entry.job.facts.id);
+        }
+        begun
+    }
+
+    /// Makes the file of a job whose messages are selected.
+    pub(crate) fn make(&self, mut job: Job, line: &Record) -> Result<(), Rejection> {
+        self.check()?;
+        let bytes = line.line();
+        job.bytes = bytes.len() as u64;
+        let name = file_name(job.facts.id, LIVE);
+        self.shelf.create(&name, &bytes).map_err(|error| self.refuse(&error))?;
+        self.with(job.facts.id, |entry| entry.job = job);
+        Ok(())
+    }
+
+    /// Adds a line to the file of a job, and applies it.
+    pub(crate) fn write(&self, id: JobId, record: &Record) -> Result<(), Rejection> {
+        let (name, end, is_kept) = self
+            .with(id, |entry| {
+                let is_kept = entry.job.facts.preview.is_some();
+                (file_name(id, LIVE), entry.job.bytes, is_kept)
+            })
+            .ok_or_else(|| unknown(id))?;
+        let bytes = record.line();
+        // A job without a preview has no file.
+        if is_kept {
+            self.check()?;
+            self.shelf.append(&name, end, &bytes).map_err(|error| self.refuse(&error))?;
+        }
+        self.with(id, |entry| {
+            entry.job.bytes += bytes.len() as u64;
+            entry.job.apply(record);
+        });
+        Ok(())
+    }
+
+    /// Ends a job whose messages cannot be selected. It is kept in memory only.
+    pub(crate) fn fail_selection(&self, id: JobId, problem: &str, now: Timestamp) {
+        self.with(id, |entry| {
+            let facts = &mut entry.job.facts;
+            (facts.state, facts.problem) = (JobState::Failed, Some(problem.into()));
+            facts.ended_at = Some(now);
+        });
+    }
+
+    /// Replaces the file of an ended job by one without the selection.
+    pub(crate) fn compact(&self, id: JobId) {
+        if let Err(error) = self.try_compact(id) {
+            tracing::error!(%error, job = %id, "the file of an ended job stays as it is");
+        }
+    }
+
+    fn try_compact(&self, id: JobId) -> io::Result<()> {
+        let Some(job) = self.get(id) else { return Ok(()) };
+        if self.check().is_ok() && job.has_live_file() {
+            let live = file_name(id, LIVE);
+            let (records, _) = read_lines(&self.shelf.read(&live)?);
+            let bytes = job.ended_lines(&records);
+            let name = file_name(id, ENDED);
+            // One of an earlier try.
+            self.shelf.remove(&name)?;
+            if let Err(error) = self.shelf.create(&name, &bytes) {
+                self.refuse(&error);
+                return Err(io::Error::other(error.error().to_string()));
+            }
+            self.shelf.remove(&live)?;
+            self.with(id, |entry| {
+                (entry.job.sequences, entry.job.is_compact) = (Arc::from([]), true);
+                entry.job.bytes = bytes.len() as u64;
+            });
+        }
+        Ok(())
+    }
+
+    /// Removes ended jobs that are too old or too many.
+    pub(crate) fn remove_old(&self, now: Timestamp) {
+        if let Err(error) = self.try_remove_old(now) {
+            tracing::error!(%error, "the file of an old job stays");
+        }
+    }
+
+    fn try_remove_old(&self, now: Timestamp) -> io::Result<()> {
+        let mut ended: Vec<_> = lock(&self.jobs)
+            .values()
+            .filter(|entry| !entry.job.has_live_file())
+            .filter_map(|entry| {
+                let job = &entry.job;
+                Some((job.facts.ended_at?, job.facts.id, job.bytes))
+            })
+            .collect();
+        ended.sort_unstable();
+        let mut bytes: u64 = ended.iter().map(|(.., bytes)| bytes).sum();
+        let mut count = ended.len();
+        for (at, id, size) in ended {
+            let is_old = now.since(at) >= ENDED_TIME;
+            if !is_old && count <= ENDED_COUNT_MAX && bytes <= self.ended_bytes_max {
+                break;
+            }
+            self.shelf.remove(&file_name(id, ENDED))?;
+            lock(&self.jobs).remove(&id);
+            count -= 1;
+            bytes -= size;
+        }
+        Ok(())
+    }
+
+    /// Reads failures of a job from its file.
+    pub(crate) fn failures(
+        &self,
+        id: JobId,
+        skip: u32,
+        count_max: u32,
+    ) -> Result<JobFailurePage, Rejection> {
+        let job = self.get(id).ok_or_else(|| unknown(id))?;
+        if job.facts.preview.is_none() {
+            return Ok(JobFailurePage { failures: Vec::new(), total: 0, next: None });
+        }
+        let end = if job.is_compact { ENDED } else { LIVE };
+        let bytes = self.shelf.read(&file_name(id, end)).map_err(|error| {
+            tracing::error!(%error, job = %id, "the failures of a job cannot be read");
+            Rejection::server_busy("the failures of the job cannot be read; the log has the reason")
+        })?;
+        let (records, _) = read_lines(&bytes);
+        Ok(failure_page(&records, skip, count_max))
+    }
+
+    /// Keeps the place that learns when the tasks of the thread have ended.
+    pub(crate) fn set_ended(&self, done: oneshot::Sender<()>) {
+        *lock(&self.ended) = Some(done);
+    }
+
+    /// Reports that no task of the thread works any more. Requests that wait are refused.
+    pub(crate) fn end(&self) {
+        for entry in lock(&self.jobs).values_mut() {
+            entry.pending.clear();
+        }
+        if let Some(done) = lock(&self.ended).take() {
+            done.send(()).ok();
+        }
+    }
+
+    /// Refuses a change that was not written.
+    fn refuse(&self, error: &ShelfError) -> Rejection {
+        let reason = error.error();
+        tracing::error!(error = %reason, "a job cannot be written");
+        match error {
+            ShelfError::Unchanged(_) => Rejection::server_busy(format!(
+                "the job cannot be written: {reason}; nothing was changed; try again later"
+            )),
+            ShelfError::Unknown(_) => {
+                lock(&self.failure).get_or_insert_with(|| reason.to_string());
+                Rejection::server_busy(format!(
+                    "the job cannot be written: {reason}; start the broker again"
+                ))
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,185 @@
+//! Jobs whose broker ends at every call of their disk (CON-15, CON-19, CON-80).
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod world;
+
+use std::sync::Arc;
+
+use peeklock_core::command::{Deed, NewInstant};
+use peeklock_core::description::QueueProperties;
+use peeklock_core::ids::JobId;
+use peeklock_core::inspect::{JobDraft, JobState};
+use peeklock_core::store::MemoryStore;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_operations::Operations;
+use peeklock_store_testing::{Call, Fault, Lost, Random, SimulatedDisk};
+use world::{World, draft, matching};
+
+const MESSAGES: usize = 11;
+
+fn on(disk: &SimulatedDisk) -> Arc<Operations> {
+    Arc::new(Operations::on(Arc::new(disk.clone())).unwrap())
+}
+
+/// A job that acts exactly once on each message moves each by exactly an hour.
+fn hour_later() -> JobDraft {
+    let deed = Deed::Reschedule(NewInstant::Later(TimeSpan::from_minutes(60)));
+    // Two messages a step.
+    JobDraft { rate: 8, ..draft(matching(""), deed) }
+}
+
+async fn start(store: &Arc<MemoryStore>, disk: &SimulatedDisk, now: Timestamp) -> World {
+    let jobs = on(disk);
+    World::start_on(store.clone(), now, |builder| builder.jobs(jobs)).await
+}
+
+/// Starts a broker whose job is ready.
+async fn ready(store: &Arc<MemoryStore>, disk: &SimulatedDisk) -> (World, JobId) {
+    let now = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
+    let world = start(store, disk, now).await;
+    world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    world.schedule("q", MESSAGES).await;
+    let job = world.create("q", hour_later()).await.id;
+    world.reaches(job, JobState::Ready).await;
+    (world, job)
+}
+
+fn store() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new(1, u64::MAX))
+}
+
+async fn is_moved_once(world: &World) -> bool {
+    let due = world.began.plus(TimeSpan::from_minutes(120));
+    let states = world.states("q").await;
+    states.len() == MESSAGES && states.iter().all(|(_, at)| *at == due)
+}
+
+/// CON-15, CON-19, CON-80: a job whose broker ends at any call of the disk goes on after the
+/// restart, and acts on each message exactly once. A kill keeps the page cache, a power cut loses
+/// a part of the bytes without a sync.
+#[tokio::test]
+async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
+    // Calls of a run without a fault.
+    let (memory, disk) = (store(), SimulatedDisk::new(1));
+    let (world, job) = ready(&memory, &disk).await;
+    let before = disk.call_count();
+    world.run(&world.job(job).await).await;
+    let done = world.reaches(job, JobState::Done).await;
+    assert_eq!((done.progress.done, done.progress.failed), (MESSAGES as u64, 0));
+    world.stop().await;
+    let calls = disk.call_count() - before;
+    assert!(calls > 20, "{calls} calls");
+
+    let mut ended_early = 0;
+    for count in 1..=calls {
+        for is_kill in [false, true] {
+            let (memory, disk) = (store(), SimulatedDisk::new(count));
+            let (world, job) = ready(&memory, &disk).await;
+            let facts = world.job(job).await;
+            let digest = facts.preview.as_ref().unwrap().digest;
+            let start_it = peeklock_core::inspect::JobControl::Start(digest);
+            let request = peeklock_core::management::Management::ControlJob(job, start_it);
+            disk.cut_power_at(count);
+            let asked = world.access.manage("", request);
+            let is_started = world.clock.while_short_waits_pass(asked).await.is_ok();
+            while is_started && !disk.is_cut() && !world.job(job).await.state.is_end() {
+                world.pass().await;
+            }
+            let now = world.broker.now();
+            world.stop().await;
+            let disk = match is_kill {
+                true => disk.kill(Lost::StillCached),
+                false => disk.crash(&mut Random::new(count)),
+            };
+            let world = start(&memory, &disk, now).await;
+            let facts = world.job(job).await;
+            ended_early += u64::from(!facts.state.is_end());
+            if facts.state == JobState::Ready {
+                assert!(!is_started, "call {count}: the start was answered");
+                world.run(&facts).await;
+            }
+            let done = world.reaches(job, JobState::Done).await;
+            let progress = (done.progress.done, done.progress.failed);
+            assert_eq!(progress, (MESSAGES as u64, 0), "call {count}, kill {is_kill}");
+            assert!(is_moved_once(&world).await, "call {count}, kill {is_kill}");
+            world.stop().await;
+        }
+    }
+    assert!(ended_early > calls / 2, "{ended_early} of {calls}");
+}
+
+/// CON-15: a disk that is full for a while delays a job and repeats no change.
+#[tokio::test]
+async fn a_full_disk_delays_a_job() {
+    let (memory, disk) = (store(), SimulatedDisk::new(3));
+    let (world, job) = ready(&memory, &disk).await;
+    world.run(&world.job(job).await).await;
+    disk.fail_from(Call::Write, 1, Fault::Partly);
+    let problem = loop {
+        let facts = world.job(job).await;
+        assert!(!facts.state.is_end());
+        if let Some(problem) = facts.problem {
+            break problem;
+        }
+        world.pass().await;
+    };
+    assert!(problem.contains("try again later"), "{problem}");
+    disk.heal();
+    let done = world.reaches(job, JobState::Done).await;
+    assert_eq!((done.progress.done, done.problem), (MESSAGES as u64, None));
+    assert!(is_moved_once(&world).await);
+    world.stop().await;
+}
+
+/// CON-19: after a failed sync no job is changed until the next start, which goes on.
+#[tokio::test]
+async fn a_failed_sync_stops_jobs_until_the_next_start() {
+    let (memory, disk) = (store(), SimulatedDisk::new(4));
+    let (world, job) = ready(&memory, &disk).await;
+    world.run(&world.job(job).await).await;
+    disk.fail_from(Call::Sync, 1, Fault::Whole);
+    let problem = loop {
+        if let Some(problem) = world.job(job).await.problem {
+            break problem;
+        }
+        world.pass().await;
+    };
+    assert!(problem.contains("start the broker again"), "{problem}");
+    let now = world.broker.now();
+    world.stop().await;
+    disk.heal();
+    let world = start(&memory, &disk.kill(Lost::StillCached), now).await;
+    let done = world.reaches(job, JobState::Done).await;
+    assert_eq!((done.progress.done, done.progress.failed), (MESSAGES as u64, 0));
+    assert!(is_moved_once(&world).await);
+    world.stop().await;
+}
+
+/// CON-21: an ended job keeps its counts and failures over a restart, for 7 days.
+#[tokio::test]
+async fn an_ended_job_is_kept_for_7_days() {
+    let (memory, disk) = (store(), SimulatedDisk::new(5));
+    let (world, job) = ready(&memory, &disk).await;
+    world.send("q", 2).await;
+    let other = world.create("q", hour_later()).await.id;
+    let facts = world.reaches(other, JobState::Ready).await;
+    world.run(&facts).await;
+    world.reaches(other, JobState::Done).await;
+    let now = world.broker.now();
+    world.stop().await;
+    let world = start(&memory, &disk, now).await;
+    let done = world.job(other).await;
+    assert_eq!((done.state, done.progress.failed), (JobState::Done, 2));
+    assert_eq!(done.preview, facts.preview);
+    assert_eq!(world.failures(other, 0, 10).await.0.len(), 2);
+    let files = disk.files();
+    let sizes: Vec<_> = files.iter().filter(|(name, _)| name.ends_with(".ended")).collect();
+    assert_eq!(sizes.len(), 1, "{sizes:?}");
+    world.clock.advance(TimeSpan::from_days(7));
+    // The first job ends, because it was not started in time.
+    while disk.files().keys().any(|name| name.starts_with(&format!("{:032x}", other.0))) {
+        world.pass().await;
+    }
+    assert_eq!(world.job(job).await.state, JobState::Cancelled);
+    world.stop().await;
+}

@@ -1,0 +1,316 @@
+//! Jobs through the interface of the broker.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod world;
+
+use std::sync::Arc;
+
+use peeklock_audit::MemoryTrail;
+use peeklock_core::command::{ActResult, Deed, NewInstant};
+use peeklock_core::condition::Condition;
+use peeklock_core::contract::AuditQuery;
+use peeklock_core::description::QueueProperties;
+use peeklock_core::inspect::{
+    Found, HeadState, JOB_MESSAGE_COUNT_MAX, JOB_NUMBER_COUNT_MAX, JOB_RATE_MAX, JobControl,
+    JobDigest, JobDraft, JobQuery, JobSelection, JobState, Question,
+};
+use peeklock_core::management::{Managed, Management};
+use peeklock_core::time::TimeSpan;
+use peeklock_operations::Operations;
+use world::{World, draft, listed, matching};
+
+fn in_memory() -> Arc<Operations> {
+    Arc::new(Operations::in_memory().unwrap())
+}
+
+/// CON-12, CON-13, CON-14: a job selects its messages first, and changes exactly these when it is
+/// started with its digest. Messages that arrive later stay.
+#[tokio::test]
+async fn a_job_changes_its_selection_after_its_start() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 30).await;
+    let job = world.create("q", draft(matching("subject=odd"), Deed::Delete)).await;
+    assert_eq!((job.state, job.preview.as_ref()), (JobState::Selecting, None));
+    let job = world.reaches(job.id, JobState::Ready).await;
+    let preview = job.preview.unwrap();
+    assert_eq!((preview.count, preview.is_cut, preview.samples.len()), (15, false, 15));
+    assert_eq!(preview.refused, []);
+    assert!(preview.bytes > 0 && preview.oldest_at == preview.newest_at);
+    assert_eq!(world.numbers("q").await.len(), 30);
+
+    world.send("q", 1).await;
+    let other = JobControl::Start(JobDigest(preview.digest.0 ^ 1));
+    assert_eq!(world.refused(job.id, other).await, Condition::UpdateConflict);
+    for early in [JobControl::Pause, JobControl::Resume] {
+        assert_eq!(world.refused(job.id, early).await, Condition::InvalidOperation);
+    }
+    let start = JobControl::Start(preview.digest);
+    world.control(job.id, start).await;
+    let done = world.reaches(job.id, JobState::Done).await;
+    assert_eq!((done.progress.tried, done.progress.done, done.progress.failed), (15, 15, 0));
+    assert!(done.started_at.is_some() && done.ended_at.is_some());
+    let even: Vec<u64> = (1..=30).filter(|number| number % 2 == 0).chain([31]).collect();
+    assert_eq!(world.numbers("q").await, even);
+    // A start that is repeated after a lost answer has the same result.
+    assert_eq!(world.control(job.id, start).await.state, JobState::Done);
+    assert_eq!(world.refused(job.id, JobControl::Cancel).await, Condition::InvalidOperation);
+    world.stop().await;
+}
+
+/// CON-12, CON-14, CON-19: messages that cannot be changed are counted before, left alone, and
+/// listed with the reason.
+#[tokio::test]
+async fn messages_that_stay_are_listed_with_the_reason() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 5).await;
+    world.schedule("q", 1).await;
+    world.lock("q", 1).await;
+    let selection = listed([1, 2, 3, 6, 99]);
+    let deed = Deed::DeadLetter { reason: Some("Test".into()), description: None };
+    let job = world.create("q", draft(selection, deed)).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    let expected = [(ActResult::NotFound, 1), (ActResult::Locked, 1), (ActResult::WrongState, 1)];
+    assert_eq!(job.preview.as_ref().unwrap().refused, expected);
+    world.run(&job).await;
+    let done = world.reaches(job.id, JobState::Done).await;
+    assert_eq!((done.progress.done, done.progress.failed), (2, 3));
+    let (failures, total, next) = world.failures(job.id, 0, 2).await;
+    let failed = [(1, ActResult::Locked), (6, ActResult::WrongState)];
+    assert_eq!((failures, total, next), (failed.to_vec(), 3, Some(2)));
+    let (failures, _, next) = world.failures(job.id, 2, 2).await;
+    assert_eq!((failures, next), (vec![(99, ActResult::NotFound)], None));
+    assert_eq!(world.numbers("q/$deadletterqueue").await, [2, 3]);
+
+    // The preview of dead letters counts them by reason.
+    let dead = draft(matching("reason=Test"), Deed::Delete);
+    let job = world.create("q/$deadletterqueue", dead).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    assert_eq!(job.preview.unwrap().reasons, [(Some("Test".into()), 2)]);
+    world.stop().await;
+}
+
+/// CON-18, CON-19: a job keeps its rate, pauses after its trial, and is paused, resumed and
+/// cancelled between two steps.
+#[tokio::test]
+async fn a_job_pauses_after_its_trial_and_on_request() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 40).await;
+    let slow = JobDraft { rate: 8, trial: Some(3), ..draft(matching(""), Deed::Delete) };
+    let job = world.create("q", slow).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    let began = world.broker.now();
+    world.run(&job).await;
+    let paused = world.reaches(job.id, JobState::Paused).await;
+    assert_eq!(paused.progress.tried, 3);
+    assert!(paused.problem.unwrap().contains("trial"));
+    assert_eq!(world.numbers("q").await.len(), 37);
+    world.control(job.id, JobControl::Resume).await;
+    world.tries(job.id, 20).await;
+    let paused = world.control(job.id, JobControl::Pause).await;
+    assert_eq!((paused.state, paused.problem.as_ref()), (JobState::Paused, None));
+    let left = world.numbers("q").await.len();
+    assert_eq!(left as u64, 40 - paused.progress.tried);
+    let passed = world.broker.now().since(began);
+    assert!(passed >= TimeSpan::from_seconds(2), "8 messages a second: {passed}");
+    let cancelled = world.control(job.id, JobControl::Cancel).await;
+    assert_eq!(cancelled.state, JobState::Cancelled);
+    assert_eq!(world.refused(job.id, JobControl::Resume).await, Condition::InvalidOperation);
+    assert_eq!(world.numbers("q").await.len(), left);
+    world.stop().await;
+}
+
+/// CON-14: a job that is not started within 10 minutes is cancelled.
+#[tokio::test]
+async fn a_preview_holds_for_10_minutes() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 1).await;
+    let job = world.create("q", draft(matching(""), Deed::Delete)).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    let digest = job.preview.unwrap().digest;
+    world.clock.advance_silently(TimeSpan::from_minutes(10));
+    assert_eq!(world.refused(job.id, JobControl::Start(digest)).await, Condition::UpdateConflict);
+    let job = world.reaches(job.id, JobState::Cancelled).await;
+    assert!(job.problem.unwrap().contains("10 minutes"));
+    assert_eq!(world.numbers("q").await, [1]);
+    world.stop().await;
+}
+
+/// CON-12, CON-18, CON-21: numbers out of their bounds and deeds without sense are refused; 36 jobs
+/// may wait or run, and a sub-queue has one at a time.
+#[tokio::test]
+async fn jobs_have_bounds() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 8).await;
+    let refused = async |path: &str, draft: JobDraft| {
+        let create = Management::CreateJob(Box::new(draft));
+        world.access.manage(path, create).await.unwrap_err().condition()
+    };
+    let all = || draft(matching(""), Deed::Delete);
+    let counted = |count: usize| {
+        let JobSelection::Matching { states, conditions, .. } = matching("") else { panic!() };
+        let count_max = Some(u32::try_from(count).unwrap());
+        let selection = JobSelection::Matching { states, conditions, count_max };
+        draft(selection, Deed::Delete)
+    };
+    let many = |count: usize| draft(listed(1..=count as u64), Deed::Delete);
+    let trial = |trial: usize| JobDraft { trial: Some(trial.try_into().unwrap()), ..all() };
+    for draft in [
+        JobDraft { rate: 0, ..all() },
+        JobDraft { rate: JOB_RATE_MAX + 1, ..all() },
+        many(0),
+        many(JOB_NUMBER_COUNT_MAX + 1),
+        counted(0),
+        counted(JOB_MESSAGE_COUNT_MAX + 1),
+        trial(0),
+        trial(JOB_MESSAGE_COUNT_MAX + 1),
+    ] {
+        assert_eq!(refused("q", draft).await, Condition::ArgumentOutOfRange);
+    }
+    assert_eq!(refused("absent", all()).await, Condition::EntityNotFound);
+    let now = Deed::Reschedule(NewInstant::Now);
+    let dead = Deed::DeadLetter { reason: None, description: None };
+    let long = Some("x".repeat(5_000).into());
+    let long = Deed::DeadLetter { reason: long, description: None };
+    let refusal = refused("q", draft(matching(""), long)).await;
+    assert_eq!(refusal, Condition::ArgumentOutOfRange);
+    for deed in [now, dead] {
+        let refusal = refused("q/$deadletterqueue", draft(matching(""), deed)).await;
+        assert_eq!(refusal, Condition::InvalidOperation);
+    }
+    // At the bounds.
+    let at_bounds = JobDraft { rate: JOB_RATE_MAX, ..many(JOB_NUMBER_COUNT_MAX) };
+    let mut jobs = vec![world.create("q", at_bounds).await];
+    for _ in 1..36 {
+        jobs.push(world.create("q", counted(JOB_MESSAGE_COUNT_MAX)).await);
+    }
+    assert_eq!(refused("q", all()).await, Condition::QuotaExceeded);
+    let [first, second] = [jobs[0].id, jobs[1].id];
+    let slow = world.reaches(first, JobState::Ready).await;
+    let next = world.reaches(second, JobState::Ready).await;
+    world.run(&slow).await;
+    world.run(&next).await;
+    // Its messages are gone when its turn comes.
+    world.reaches(first, JobState::Done).await;
+    let done = world.reaches(second, JobState::Done).await;
+    assert_eq!((done.progress.done, done.progress.failed), (0, 8));
+    assert!(world.numbers("q").await.is_empty());
+    for job in jobs.iter().skip(2) {
+        world.control(job.id, JobControl::Cancel).await;
+    }
+    world.create("q", all()).await;
+    world.stop().await;
+}
+
+/// CON-13: a job does not touch another entity that gets the same path.
+#[tokio::test]
+async fn a_job_ends_with_its_entity() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 3).await;
+    let job = world.create("q", draft(matching(""), Deed::Delete)).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.broker.delete_entity("q").await.unwrap();
+    world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    world.send("q", 3).await;
+    world.run(&job).await;
+    let job = world.reaches(job.id, JobState::Failed).await;
+    assert!(job.problem.unwrap().contains('q'));
+    assert_eq!(world.numbers("q").await.len(), 3);
+    world.stop().await;
+}
+
+/// CON-19: jobs are listed page by page, newest first, and an unknown one is reported.
+#[tokio::test]
+async fn jobs_are_listed_newest_first() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 1).await;
+    let mut created = Vec::new();
+    for _ in 0..3 {
+        created.push(world.create("q", draft(matching(""), Deed::Delete)).await.id);
+        world.clock.advance(TimeSpan::from_ms(1));
+    }
+    created.reverse();
+    let list = async |after| {
+        let query = JobQuery::List { after, count_max: 2 };
+        let question = Management::Inspect(Box::new(Question::Jobs(query)));
+        let Managed::Findings(findings) = world.access.manage("", question).await.unwrap() else {
+            panic!("no findings");
+        };
+        let Found::Jobs(page) = findings.found else { panic!("no jobs") };
+        assert_eq!(page.total, 3);
+        (page.jobs.into_iter().map(|job| job.id).collect::<Vec<_>>(), page.next)
+    };
+    let (first, next) = list(None).await;
+    assert_eq!(first, created[..2]);
+    assert_eq!(next, Some(created[1]));
+    let (rest, next) = list(next).await;
+    assert_eq!((&rest[..], next), (&created[2..], None));
+    let unknown = peeklock_core::ids::JobId(7);
+    assert_eq!(world.refused(unknown, JobControl::Pause).await, Condition::EntityNotFound);
+    world.stop().await;
+}
+
+/// CON-23: the trail has the requests about a job and its end, which names the job.
+#[tokio::test]
+async fn the_trail_records_a_job_and_its_end() {
+    let trail = Arc::new(MemoryTrail::new(MemoryTrail::BYTES_MAX, false));
+    let world = World::start_with(in_memory(), |builder| builder.auditor(trail.clone())).await;
+    world.send("q", 3).await;
+    let deed = Deed::DeadLetter { reason: Some("Test".into()), description: None };
+    let job = world.create("q", draft(listed([1, 2]), deed)).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.run(&job).await;
+    world.reaches(job.id, JobState::Done).await;
+    let query = AuditQuery { is_ascending: true, count_max: 500, ..AuditQuery::default() };
+    let lines = loop {
+        let page = peeklock_core::contract::Auditor::read(&*trail, query.clone()).await.unwrap();
+        if page.lines.iter().any(|line| line.contains("endJob")) {
+            break page.lines;
+        }
+        world.pass().await;
+    };
+    let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|it| line.contains(it)));
+    assert!(has(&["createJob", "\"begin\"", "dead-letter", "message 1-2", "\"resource\":\"q\""]));
+    assert!(has(&["controlJob", "\"begin\"", &format!("start job {}", job.id)]));
+    assert!(has(&["controlJob", "\"end\"", "done"]));
+    assert!(has(&["endJob", "\"end\"", "\"count\":2", &job.id.to_string()]), "{lines:#?}");
+    world.stop().await;
+}
+
+/// CON-12: without a keeper of jobs, their requests are refused.
+#[tokio::test]
+async fn a_broker_without_a_keeper_refuses_jobs() {
+    let broker = peeklock_core::Broker::builder().arbiters(1).start().await.unwrap();
+    broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    let create = Management::CreateJob(Box::new(draft(matching(""), Deed::Delete)));
+    let error = broker.full_access().manage("q", create).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::InvalidOperation);
+    broker.stop(std::time::Duration::ZERO).await.unwrap();
+}
+
+/// CON-12: deferred messages become active again, scheduled ones get another instant.
+#[tokio::test]
+async fn deferred_and_scheduled_messages_change() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 2).await;
+    world.schedule("q", 2).await;
+    world.defer("q", 2).await;
+    let run = async |selection, deed| {
+        let job = world.create("q", draft(selection, deed)).await;
+        let job = world.reaches(job.id, JobState::Ready).await;
+        world.run(&job).await;
+        world.reaches(job.id, JobState::Done).await.progress
+    };
+    let undeferred = run(matching(""), Deed::Undefer).await;
+    assert_eq!((undeferred.done, undeferred.failed), (2, 2));
+    let later = Deed::Reschedule(NewInstant::Later(TimeSpan::from_minutes(7)));
+    let moved = run(matching(""), later).await;
+    assert_eq!((moved.done, moved.failed), (2, 2));
+    let states = world.states("q").await;
+    let active = states.iter().filter(|(state, _)| *state == HeadState::Active).count();
+    assert_eq!(active, 2);
+    let due = world.began.plus(TimeSpan::from_minutes(67));
+    let scheduled =
+        states.iter().filter(|(state, at)| *state == HeadState::Scheduled && *at == due);
+    assert_eq!(scheduled.count(), 2, "{states:?}");
+    world.stop().await;
+}

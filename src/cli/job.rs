@@ -1,0 +1,568 @@
+//! `peeklock job`: an operator changes many messages in a job of the broker (CON-12 to CON-19).
+//! `cli.rs` dispatches to it.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::BinaryBytes;
+use peeklock::command::{ActResult, ActedMessage, Deed, NewInstant};
+use peeklock::ids::{JobId, SequenceNumber};
+use peeklock::inspect::{
+    Found, HeadState, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,
+    JobDigest, JobDraft, JobFacts, JobPage, JobPreview, JobQuery, JobSelection, JobState, Question,
+    Where,
+};
+use peeklock::path::dead_letter_path;
+use peeklock::time::TimeSpan;
+use peeklock_json::{JobStateName, JobView, JsonName as _};
+
+use super::arguments::{When, sequence_number, span_of, when};
+use super::connect::{CommandConnection, Common, Output, Patience};
+use super::inspect::{Rows, State, ask, print_table};
+use super::listing::objects;
+use super::message::{CELL_CHARS_MAX, counted, instant};
+use super::search::where_help;
+use super::terminal::{Bar, Cell, Table, cut, note, object, sheet};
+use super::{Failure, exit};
+
+/// Time between two looks at a job.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+pub const HELP: &str = concat!(
+    "\
+Examples:
+  peeklock job create orders delete --where 'subject=test before:-1d'
+  peeklock job start 0f8fad5b-d9cb-469f-a165-70867728950e 7c9e6679-7425-40de-944b-e07fc1f90ae7
+  peeklock job list
+  peeklock job failures 0f8fad5b-d9cb-469f-a165-70867728950e
+
+A job changes many messages, each exactly once, even if the broker is killed meanwhile. `create` \
+selects the messages and shows a preview with a digest; nothing changes until `start` presents \
+this digest, within 10 minutes. Messages that arrive later are not part of the job. Ended jobs are \
+kept for 7 days.
+
+",
+    exit_codes!()
+);
+
+const CREATE_HELP: &str = concat!(
+    "\
+Examples:
+  peeklock job create orders delete --where 'subject=test before:-1d'
+  peeklock job create orders -d delete --where 'reason:timeout' --trial 10
+  peeklock job create orders dead-letter --where 'body.$.order.id=17' --reason NotAnOrder
+  peeklock job create orders reschedule --where '' --state scheduled --later 1h
+  peeklock job create orders undefer --number 1001 --number 1002
+  peeklock job create orders delete --where '' --start       without a look at the preview
+
+",
+    where_help!(),
+    "
+
+",
+    exit_codes!()
+);
+
+const START_HELP: &str = concat!(
+    "\
+Examples:
+  peeklock job start JOB DIGEST              start, and wait for the end
+  peeklock job start JOB DIGEST --no-wait    start only
+
+`peeklock job create` prints JOB and DIGEST. If you interrupt the command, the job goes on.
+
+",
+    exit_codes!()
+);
+
+#[derive(Subcommand)]
+pub enum JobCommand {
+    /// Select messages for a job and show its preview; nothing changes
+    #[command(after_help = CREATE_HELP)]
+    Create(Box<CreateFlags>),
+    /// List jobs, newest first
+    #[command(after_help = HELP)]
+    List(ListFlags),
+    /// Show a job with its progress
+    #[command(after_help = HELP)]
+    Show(JobFlags),
+    /// Start a job with the digest of its preview, and wait for its end
+    #[command(after_help = START_HELP)]
+    Start(StartFlags),
+    /// Pause a job after its current step
+    #[command(after_help = HELP)]
+    Pause(JobFlags),
+    /// Continue a paused job, and wait for its end
+    #[command(after_help = HELP)]
+    Resume(ResumeFlags),
+    /// End a job after its current step; its changes stay
+    #[command(after_help = HELP)]
+    Cancel(JobFlags),
+    /// List the messages that a job has left alone, with the reasons
+    #[command(after_help = HELP)]
+    Failures(JobFlags),
+}
+
+#[derive(Args)]
+pub struct CreateFlags {
+    /// Queue, such as `orders`, sub-queue, topic or subscription
+    entity: String,
+    /// Change of each message
+    deed: DeedName,
+    /// Take messages of the dead-letter queue
+    #[arg(short, long)]
+    dead_letter: bool,
+    /// Take messages that meet these conditions; an empty text takes all
+    #[arg(
+        long = "where",
+        value_name = "WHERE",
+        conflicts_with = "number",
+        required_unless_present = "number"
+    )]
+    conditions: Option<String>,
+    /// Take only messages in these states
+    #[arg(long, value_name = "STATE", value_delimiter = ',', conflicts_with = "number")]
+    state: Vec<State>,
+    /// Take at most this many messages, those with the lowest numbers [default: 100,000]
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "number")]
+    count: Option<u32>,
+    /// Take the message with this sequence number; up to 10,000 times
+    #[arg(long, value_name = "NUMBER", value_parser = sequence_number)]
+    number: Vec<u64>,
+    /// Break the locks of receivers, except in sessions, without counting deliveries as failed
+    #[arg(long)]
+    break_locks: bool,
+    /// Change at most this many messages per second
+    #[arg(long, value_name = "N", default_value_t = JOB_RATE_DEFAULT)]
+    rate: u32,
+    /// Pause after this many messages, so that you can look at the result
+    #[arg(long, value_name = "N")]
+    trial: Option<u32>,
+    /// Dead-letter reason, for dead-letter
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Dead-letter description, for dead-letter
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// New time, for reschedule, such as +1h or 2026-05-01T12:00:00Z [default: now]
+    #[arg(long, value_name = "WHEN", value_parser = when)]
+    at: Option<When>,
+    /// Move the time to this much later, for reschedule, such as 1h
+    #[arg(long, value_name = "DURATION", value_parser = span_of, conflicts_with = "at")]
+    later: Option<TimeSpan>,
+    /// Move the time to this much earlier, for reschedule, such as 10m
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = span_of,
+        conflicts_with_all = ["at", "later"]
+    )]
+    earlier: Option<TimeSpan>,
+    /// Start the job when its preview is ready, and wait for its end
+    #[arg(long)]
+    start: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DeedName {
+    /// Delete messages in any state
+    Delete,
+    /// Move active or deferred messages to the dead-letter queue
+    DeadLetter,
+    /// Make deferred messages active again, at their place in the queue
+    Undefer,
+    /// Give scheduled messages another time
+    Reschedule,
+}
+
+#[derive(Args)]
+pub struct ListFlags {
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct JobFlags {
+    /// Id of the job
+    #[arg(value_parser = job_id)]
+    job: JobId,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct StartFlags {
+    /// Id of the job
+    #[arg(value_parser = job_id)]
+    job: JobId,
+    /// Digest of the preview
+    #[arg(value_parser = digest)]
+    digest: JobDigest,
+    /// Do not wait for the end
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub struct ResumeFlags {
+    /// Id of the job
+    #[arg(value_parser = job_id)]
+    job: JobId,
+    /// Do not wait for the end
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn job_id(text: &str) -> Result<JobId, String> {
+    JobId::parse(text).ok_or_else(|| "expected the id of a job, a GUID".to_owned())
+}
+
+fn digest(text: &str) -> Result<JobDigest, String> {
+    let id =
+        JobId::parse(text).ok_or_else(|| "expected the digest of a preview, a GUID".to_owned());
+    id.map(|id| JobDigest(id.0))
+}
+
+pub fn run(command: &JobCommand) -> Result<(), Failure> {
+    let changed = |flags: &JobFlags, control| {
+        flags.common.run(Patience::Limited, async |session| {
+            let job = session.client.admin().control_job(flags.job, control).await?;
+            show(session, flags.common.output, job)
+        })
+    };
+    match command {
+        JobCommand::Create(flags) => {
+            flags.common.run(Patience::Limited, async |session| create(flags, session).await)
+        }
+        JobCommand::List(flags) => {
+            flags.common.run(Patience::Limited, async |session| list(flags, session).await)
+        }
+        JobCommand::Show(flags) => flags.common.run(Patience::Limited, async |session| {
+            let job = session.client.admin().job(flags.job).await?;
+            show(session, flags.common.output, job)
+        }),
+        JobCommand::Start(flags) => flags.common.run(Patience::Limited, async |session| {
+            let start = JobControl::Start(flags.digest);
+            let job = session.client.admin().control_job(flags.job, start).await?;
+            end(session, flags.common.output, job, flags.no_wait).await
+        }),
+        JobCommand::Pause(flags) => changed(flags, JobControl::Pause),
+        JobCommand::Resume(flags) => flags.common.run(Patience::Limited, async |session| {
+            let job = session.client.admin().control_job(flags.job, JobControl::Resume).await?;
+            end(session, flags.common.output, job, flags.no_wait).await
+        }),
+        JobCommand::Cancel(flags) => changed(flags, JobControl::Cancel),
+        JobCommand::Failures(flags) => {
+            flags.common.run(Patience::Limited, async |session| failures(flags, session).await)
+        }
+    }
+}
+
+impl CreateFlags {
+    fn deed(&self, session: &CommandConnection) -> Result<Deed, Failure> {
+        let has_texts = self.reason.is_some() || self.description.is_some();
+        let has_times = self.at.is_some() || self.later.is_some() || self.earlier.is_some();
+        if has_texts && self.deed != DeedName::DeadLetter {
+            return Err(Failure::usage(
+                "--reason and --description are for dead-letter".to_owned(),
+            ));
+        }
+        if has_times && self.deed != DeedName::Reschedule {
+            return Err(Failure::usage(
+                "--at, --later and --earlier are for reschedule".to_owned(),
+            ));
+        }
+        Ok(match self.deed {
+            DeedName::Delete => Deed::Delete,
+            DeedName::DeadLetter => {
+                let text = |text: &Option<String>| text.as_deref().map(Into::into);
+                let (reason, description) = (text(&self.reason), text(&self.description));
+                Deed::DeadLetter { reason, description }
+            }
+            DeedName::Undefer => Deed::Undefer,
+            DeedName::Reschedule => Deed::Reschedule(match (self.at, self.later, self.earlier) {
+                (Some(at), ..) => NewInstant::At(at.from(session.client.now())),
+                (_, Some(shift), _) => NewInstant::Later(shift),
+                (.., Some(shift)) => NewInstant::Earlier(shift),
+                _ => NewInstant::Now,
+            }),
+        })
+    }
+
+    fn draft(&self, session: &CommandConnection) -> Result<JobDraft, Failure> {
+        let selection = match &self.conditions {
+            None => {
+                JobSelection::Numbers(self.number.iter().copied().map(SequenceNumber).collect())
+            }
+            Some(line) => {
+                let conditions = Where::parse(line, session.client.now());
+                let states: HeadStates = self.state.iter().copied().map(HeadState::from).collect();
+                JobSelection::Matching {
+                    states: if states.is_empty() { HeadStates::ALL } else { states },
+                    conditions: conditions
+                        .map_err(|rejection| Failure::usage(rejection.detail().to_owned()))?,
+                    count_max: self.count,
+                }
+            }
+        };
+        Ok(JobDraft {
+            selection,
+            deed: self.deed(session)?,
+            breaks_locks: self.break_locks,
+            rate: self.rate,
+            trial: self.trial,
+        })
+    }
+}
+
+async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), Failure> {
+    let path =
+        if flags.dead_letter { dead_letter_path(&flags.entity) } else { flags.entity.clone() };
+    let admin = session.client.admin();
+    let job = admin.create_job(&path, flags.draft(session)?).await?;
+    let is_selecting = |job: &JobFacts| job.state == JobState::Selecting;
+    let job = match watch(session, job, "selecting", None, is_selecting).await? {
+        Watched::Reached(job) => job,
+        Watched::Interrupted(job) => {
+            admin.control_job(job.id, JobControl::Cancel).await?;
+            return Err(Failure::Reported(exit::INTERRUPTED));
+        }
+    };
+    let Some(preview) = &job.preview else { return show(session, flags.common.output, job) };
+    if flags.start {
+        let start = JobControl::Start(preview.digest);
+        let job = admin.control_job(job.id, start).await?;
+        return end(session, flags.common.output, job, false).await;
+    }
+    let (id, digest, until) = (job.id, JobId(preview.digest.0), instant(preview.until));
+    show(session, flags.common.output, job)?;
+    if flags.common.output == Output::Table {
+        note(&format!(
+            "nothing is changed yet; until {until}, `peeklock job start {id} {digest}` starts it"
+        ));
+    }
+    Ok(())
+}
+
+/// The end of a watch.
+enum Watched {
+    Reached(JobFacts),
+    Interrupted(JobFacts),
+}
+
+/// Looks at a job while a condition holds, with a progress bar.
+async fn watch(
+    session: &CommandConnection,
+    mut job: JobFacts,
+    label: &'static str,
+    total: Option<u64>,
+    goes_on: impl Fn(&JobFacts) -> bool,
+) -> Result<Watched, Failure> {
+    let bar = Bar::new(label, total);
+    let mut seen = 0;
+    loop {
+        bar.advance(job.progress.tried.saturating_sub(seen));
+        seen = job.progress.tried.max(seen);
+        if !goes_on(&job) {
+            return Ok(Watched::Reached(job));
+        }
+        tokio::select! {
+            biased;
+            () = session.interrupt.hit() => return Ok(Watched::Interrupted(job)),
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        job = session.client.admin().job(job.id).await?;
+    }
+}
+
+/// Waits for the end or a pause of a started job, and shows it.
+async fn end(
+    session: &CommandConnection,
+    output: Output,
+    job: JobFacts,
+    no_wait: bool,
+) -> Result<(), Failure> {
+    if no_wait {
+        return show(session, output, job);
+    }
+    let total = job.preview.as_ref().map(|preview| preview.count);
+    let works = |job: &JobFacts| matches!(job.state, JobState::Waiting | JobState::Running);
+    match watch(session, job, "changing", total, works).await? {
+        Watched::Interrupted(job) => {
+            note(&format!("the job goes on; `peeklock job cancel {}` ends it", job.id));
+            Err(Failure::Reported(exit::INTERRUPTED))
+        }
+        Watched::Reached(job) => {
+            let (id, state, progress) = (job.id, job.state, job.progress);
+            show(session, output, job)?;
+            if progress.failed > 0 && output == Output::Table {
+                note(&format!("`peeklock job failures {id}` lists the messages that stay"));
+            }
+            match (state, progress.done, progress.failed) {
+                (JobState::Failed, ..) => Err(Failure::Reported(exit::IN_PART)),
+                (JobState::Done, 0, 1..) => Err(Failure::Reported(exit::NOTHING)),
+                (JobState::Done, _, 1..) => Err(Failure::Reported(exit::IN_PART)),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+fn show(session: &CommandConnection, output: Output, job: JobFacts) -> Result<(), Failure> {
+    if output != Output::Table {
+        let view = serde_json::to_string(&JobView::from(job)).unwrap_or_default();
+        return session.out.print(&object(&view, output));
+    }
+    let mut rows = vec![
+        ("job", job.id.to_string()),
+        ("entity", job.path.to_string()),
+        ("change", deed_text(&job.deed)),
+        ("state", state_text(&job)),
+    ];
+    if let Some(JobPreview { digest, count, bytes, oldest_at, newest_at, .. }) = &job.preview {
+        let cut = job.preview.as_ref().is_some_and(|preview| preview.is_cut);
+        let more = if cut { ", and more that the job does not take" } else { "" };
+        let messages = counted(*count, "message");
+        rows.push(("selected", format!("{messages}, {}{more}", BinaryBytes(*bytes))));
+        if let (Some(oldest), Some(newest)) = (oldest_at, newest_at) {
+            rows.push(("enqueued", format!("{} to {}", instant(*oldest), instant(*newest))));
+        }
+        if job.state == JobState::Ready {
+            rows.push(("digest", JobId(digest.0).to_string()));
+        }
+    }
+    let trial = job.trial.map(|trial| format!(", pause after {trial}")).unwrap_or_default();
+    rows.push(("rate", format!("{} per second{trial}", job.rate)));
+    for (result, count) in job.preview.iter().flat_map(|preview| &preview.refused) {
+        rows.push(("would stay", format!("{}: {}", counted(*count, "message"), problem(*result))));
+    }
+    for (reason, count) in job.preview.iter().flat_map(|preview| &preview.reasons) {
+        if let Some(reason) = reason {
+            rows.push(("reason", format!("{}: {reason}", counted(*count, "message"))));
+        }
+    }
+    if job.started_at.is_some() {
+        let progress = &job.progress;
+        rows.push(("done", counted(progress.done, "message")));
+        rows.push(("left alone", counted(progress.failed, "message")));
+    }
+    session.out.print(&sheet(&rows, &session.out))
+}
+
+fn state_text(job: &JobFacts) -> String {
+    let state = JobStateName::from(job.state).text();
+    match &job.problem {
+        Some(problem) => format!("{state}: {problem}"),
+        None => state.to_owned(),
+    }
+}
+
+fn deed_text(deed: &Deed) -> String {
+    match deed {
+        Deed::Delete => "delete".to_owned(),
+        Deed::DeadLetter { reason: Some(reason), .. } => format!("dead-letter, reason {reason}"),
+        Deed::DeadLetter { reason: None, .. } => "dead-letter".to_owned(),
+        Deed::Undefer => "undefer".to_owned(),
+        Deed::Reschedule(NewInstant::At(at)) => format!("reschedule to {}", instant(*at)),
+        Deed::Reschedule(NewInstant::Later(by)) => format!("reschedule {by} later"),
+        Deed::Reschedule(NewInstant::Earlier(by)) => format!("reschedule {by} earlier"),
+        Deed::Reschedule(NewInstant::Now) => "reschedule to now".to_owned(),
+    }
+}
+
+async fn list(flags: &ListFlags, session: &CommandConnection) -> Result<(), Failure> {
+    let output = flags.common.output;
+    let count = flags.rows.count(output);
+    let heads = ["JOB", "CREATED", "ENTITY", "CHANGE", "STATE", "MESSAGES", "DONE", "LEFT"];
+    let mut table = Table::new(&heads, 4, session.out.colours);
+    let (mut all, mut shown, mut after) = (Vec::new(), 0, None);
+    let is_more = loop {
+        let rest = u32::try_from(count - shown).unwrap_or(JOB_PAGE_MAX).min(JOB_PAGE_MAX);
+        let query = JobQuery::List { after, count_max: rest };
+        let page = |found: &Found| match found {
+            Found::Jobs(page) => Some(page.clone()),
+            _ => None,
+        };
+        let (JobPage { jobs, next, .. }, _) = ask(session, "", Question::Jobs(query), page).await?;
+        shown += jobs.len();
+        for job in jobs {
+            match output {
+                Output::Table => table.row(row(&job)),
+                _ => all.push(serde_json::to_string(&JobView::from(job)).unwrap_or_default()),
+            }
+        }
+        after = next;
+        if next.is_none() || shown >= count {
+            break next.is_some();
+        }
+    };
+    if output != Output::Table {
+        return objects(session.out, output, all);
+    }
+    print_table(session, table, (shown, is_more), "there is no job")
+}
+
+fn row(job: &JobFacts) -> Vec<Cell> {
+    let text = |text: &str| Cell::Text(cut(text.as_bytes(), CELL_CHARS_MAX).0);
+    vec![
+        Cell::Text(job.id.to_string()),
+        Cell::Text(instant(job.created_at)),
+        text(&job.path),
+        text(&deed_text(&job.deed)),
+        text(&state_text(job)),
+        match &job.preview {
+            Some(preview) => Cell::Number(preview.count),
+            None => Cell::Right("-".to_owned()),
+        },
+        Cell::Number(job.progress.done),
+        Cell::Number(job.progress.failed),
+    ]
+}
+
+async fn failures(flags: &JobFlags, session: &CommandConnection) -> Result<(), Failure> {
+    let (job, count_max) = (flags.job, JOB_FAILURE_PAGE_MAX);
+    let query = JobQuery::Failures { job, skip: 0, count_max };
+    let page = |found: &Found| match found {
+        Found::JobFailures(page) => Some(page.clone()),
+        _ => None,
+    };
+    let (page, findings) = ask(session, "", Question::Jobs(query), page).await?;
+    if flags.common.output != Output::Table {
+        let rows = peeklock::websocket::client::findings_to_json(findings);
+        return objects(session.out, flags.common.output, rows);
+    }
+    let mut table = Table::new(&["SEQUENCE", "REASON"], 1, session.out.colours);
+    for ActedMessage { sequence, result } in &page.failures {
+        table.row(vec![Cell::Number(sequence.0), Cell::Text(problem(*result).to_owned())]);
+    }
+    let is_more = page.total > page.failures.len() as u64;
+    let shown = (page.failures.len(), false);
+    print_table(session, table, shown, "no message was left alone")?;
+    if is_more {
+        note(&format!("{} in all, of which the job keeps these", counted(page.total, "message")));
+    }
+    Ok(())
+}
+
+/// Why a message stays.
+pub const fn problem(result: ActResult) -> &'static str {
+    match result {
+        ActResult::Done => "done",
+        ActResult::NotFound => "no such message here",
+        ActResult::Locked => {
+            "a receiver holds it; --break-locks breaks the lock, except in a session"
+        }
+        ActResult::WrongState => "its state does not permit this",
+        ActResult::Busy => "it is changing or leaving; try again",
+        ActResult::Expired => "it is expired, and would be removed at once",
+        ActResult::TooLarge => "its header has no room for reason and description",
+    }
+}

@@ -1,0 +1,208 @@
+//! Jobs of operators in the program: over HTTP and with the commands, and over kills.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::{FREE_PORT, Server, peeklock, run};
+
+const SERVE: &[&str] = &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+const JSON: &str = "Content-Type: application/json\r\n";
+const MESSAGES: usize = 3_000;
+
+fn folder(test: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test)
+}
+
+/// Sends a request of the JSON API. Returns the status, and the body of the answer.
+fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let (status, answer) = server.ask_with(JSON, method, &format!("/$api/v1{path}"), &body);
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+fn job(server: &Server, id: &str) -> Value {
+    let (status, job) = ask(server, "GET", &format!("/jobs/{id}"), &Value::Null);
+    assert_eq!(status, 200, "{job}");
+    job
+}
+
+/// Looks at a job until a condition holds.
+fn wait(server: &Server, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let job = job(server, id);
+        if holds(&job) {
+            return job;
+        }
+        assert_ne!(job["state"], "failed", "{job}");
+        std::thread::yield_now();
+    }
+}
+
+fn is_done(job: &Value) -> bool {
+    job["state"] == "done"
+}
+
+fn restarted(test: &str) -> Server {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    command.args(SERVE).current_dir(folder(test));
+    Server::start(command)
+}
+
+/// CON-15, CON-19, CON-80: a job goes on after each SIGKILL, and acts exactly once on each message:
+/// moving a scheduled message by an hour twice would show.
+#[test]
+fn a_job_acts_once_on_each_message_over_kills() {
+    let test = "jobs-killed";
+    let mut server = Server::start(peeklock(test, "", SERVE));
+    let queue = json!({ "maxSizeInMegabytes": 1024 });
+    assert_eq!(ask(&server, "PUT", "/queues/q", &queue).0, 201);
+    for _ in 0..MESSAGES / 100 {
+        let message = json!({ "body": "x", "scheduledEnqueueTimeUtc": "2099-01-01T00:00:00Z" });
+        let messages = vec![message; 100];
+        let batch = json!({ "messages": messages });
+        let (status, answer) = ask(&server, "POST", "/queues/q/messages/batch", &batch);
+        assert_eq!(status, 201, "{answer}");
+    }
+    // A step for each 250 messages.
+    let draft =
+        json!({ "where": "", "deed": { "reschedule": { "later": "PT1H" } }, "rate": 1_000 });
+    let (status, made) = ask(&server, "POST", "/queues/q/jobs", &draft);
+    assert_eq!(status, 201, "{made}");
+    let id = made["job"].as_str().unwrap().to_owned();
+    let ready = wait(&server, &id, |job| job["state"] == "ready");
+    assert_eq!(ready["preview"]["count"], MESSAGES);
+    let start = json!({ "digest": ready["preview"]["digest"] });
+    let (status, answer) = ask(&server, "POST", &format!("/jobs/{id}/start"), &start);
+    assert_eq!(status, 200, "{answer}");
+    let mut kills = 0;
+    for step in 1..=(MESSAGES / 250) as u64 {
+        let job = wait(&server, &id, |job| job["tried"].as_u64() >= Some((step - 1) * 250));
+        if is_done(&job) {
+            break;
+        }
+        // Each kill comes at another moment of a step.
+        for _ in 0..step * 7 {
+            self::job(&server, &id);
+        }
+        // Sends SIGKILL.
+        drop(server);
+        kills += 1;
+        server = restarted(test);
+    }
+    assert!(kills >= 8, "{kills} kills");
+    let done = wait(&server, &id, is_done);
+    assert_eq!((done["done"].as_u64(), done["failed"].as_u64()), (Some(MESSAGES as u64), Some(0)));
+    let slots = "/queues/q/timeline?fromUtc=2099-01-01T01:00:00Z&slotSeconds=10&slots=1";
+    let (_, timeline) = ask(&server, "GET", slots, &Value::Null);
+    assert_eq!(timeline["counts"], json!([MESSAGES]), "{timeline}");
+    assert_eq!((&timeline["before"], &timeline["later"]), (&json!(0), &json!(0)));
+    // The result stays over another restart.
+    assert_eq!(server.stop("-TERM").0, 0);
+    let server = restarted(test);
+    assert_eq!(job(&server, &id)["done"], MESSAGES);
+    assert_eq!(server.stop("-TERM").0, 0);
+}
+
+/// CON-12, CON-14, CON-19, CON-41: requests over HTTP have their answers and errors.
+#[test]
+fn jobs_are_made_and_listed_over_http() {
+    let config = "[console]\nprotect = [\"kept\"]\n";
+    let server = Server::start(peeklock("jobs-http", config, SERVE));
+    let none = Value::Null;
+    for queue in ["q", "kept"] {
+        assert_eq!(ask(&server, "PUT", &format!("/queues/{queue}"), &json!({})).0, 201);
+    }
+    assert_eq!(ask(&server, "POST", "/queues/q/messages", &json!({ "body": "a" })).0, 201);
+    let by_number = json!({ "sequenceNumbers": [1, 2], "deed": { "delete": {} } });
+    let (status, made) = ask(&server, "POST", "/queues/q/jobs", &by_number);
+    assert_eq!(status, 201, "{made}");
+    let id = made["job"].as_str().unwrap().to_owned();
+    let ready = wait(&server, &id, |job| job["state"] == "ready");
+    assert_eq!(ready["preview"]["refused"], json!([{ "result": "notFound", "count": 1 }]));
+    let start = |digest: &Value| {
+        ask(&server, "POST", &format!("/jobs/{id}/start"), &json!({ "digest": digest }))
+    };
+    let (status, answer) = start(&json!("0".repeat(32)));
+    assert_eq!((status, &answer["code"]), (409, &json!("UpdateConflict")));
+    assert_eq!(start(&ready["preview"]["digest"]).0, 200);
+    wait(&server, &id, is_done);
+    let (_, failures) = ask(&server, "GET", &format!("/jobs/{id}/failures?top=1"), &none);
+    assert_eq!(failures["failures"], json!([{ "sequenceNumber": 2, "result": "notFound" }]));
+    assert_eq!(failures["total"], 1);
+    let (_, list) = ask(&server, "GET", "/jobs?top=1", &none);
+    assert_eq!((&list["jobs"][0]["job"], &list["total"]), (&json!(id), &json!(1)));
+
+    let deed = json!({ "delete": {} });
+    for (path, body, expected) in [
+        ("/queues/q/jobs", json!({ "deed": deed }), 400),
+        ("/queues/q/jobs", json!({ "where": "", "sequenceNumbers": [1], "deed": deed }), 400),
+        ("/queues/q/jobs", json!({ "where": "", "deed": deed, "rate": 0 }), 400),
+        ("/queues/absent/jobs", json!({ "where": "", "deed": deed }), 404),
+        // CON-64: a protected entity is not purged, also not by a job.
+        ("/queues/kept/jobs", json!({ "where": "", "deed": deed }), 400),
+        ("/queues/kept/jobs", json!({ "where": "", "deed": { "undefer": {} } }), 201),
+        ("/jobs/x/pause", none.clone(), 400),
+    ] {
+        let (status, answer) = ask(&server, "POST", path, &body);
+        assert_eq!(status, expected, "{path} {body}: {answer}");
+    }
+    let unknown = format!("/jobs/{}", "0".repeat(32));
+    assert_eq!(ask(&server, "GET", &unknown, &none).0, 404);
+    assert_eq!(ask(&server, "POST", &format!("{unknown}/cancel"), &none).0, 404);
+    assert_eq!(ask(&server, "POST", &format!("{unknown}/undo"), &none).0, 404);
+    assert_eq!(ask(&server, "GET", "/jobs?top=101", &none).0, 400);
+    assert_eq!(server.stop("-TERM").0, 0);
+}
+
+/// CON-41: the commands make, start and list jobs, also with a broker that keeps them in memory.
+#[test]
+fn the_commands_run_a_job() {
+    let arguments = [SERVE, &["--ephemeral"]].concat();
+    let mut server = Server::start(peeklock("jobs-cli", "", &arguments));
+    let url = server.websocket();
+    assert_eq!(ask(&server, "PUT", "/queues/q", &json!({})).0, 201);
+    for subject in ["test", "order", "test"] {
+        let message = json!({ "body": "a", "subject": subject });
+        assert_eq!(ask(&server, "POST", "/queues/q/messages", &message).0, 201);
+    }
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.arg("job").args(arguments).args(["--url", &url]);
+        run(command)
+    };
+    let create = ["create", "q", "dead-letter", "--where", "subject=test", "--reason", "Test"];
+    let (code, out, error) = command(&create);
+    assert_eq!(code, 0, "{error}");
+    assert!(out.contains("selected  2 messages"), "{out}");
+    let value = |name: &str| {
+        let line = out.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let (id, digest) = (value("job "), value("digest "));
+    assert!(error.contains(&format!("peeklock job start {id} {digest}")), "{error}");
+    assert_eq!(command(&["start", &id, &"0".repeat(32)]).0, 9);
+    let (code, out, _) = command(&["start", &id, &digest]);
+    assert!(code == 0 && out.contains("done        2 messages"), "{code} {out}");
+    let (code, out, _) = command(&["list"]);
+    assert!(code == 0 && out.contains("done") && out.contains(&id), "{out}");
+    let (code, _, error) = command(&["failures", &id]);
+    assert_eq!((code, error.trim()), (6, "no message was left alone"));
+    let (code, out, _) =
+        command(&["create", "q", "delete", "--number", "2", "--number", "9", "--start"]);
+    assert!(code == 8 && out.contains("left alone  1 message"), "{code} {out}");
+    let (code, out, _) = command(&["list", "-o", "ndjson"]);
+    let left: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!((code, out.lines().count()), (0, 2));
+    let (code, out, _) = command(&["failures", left["job"].as_str().unwrap()]);
+    assert!(code == 0 && out.contains("no such message here"), "{out}");
+    let (code, out, _) = command(&["show", &id, "-o", "json"]);
+    assert!(code == 0 && serde_json::from_str::<Value>(&out).unwrap()["done"] == 2, "{out}");
+    assert_eq!(command(&["create", "q", "delete", "--where", "", "--reason", "x"]).0, 2);
+    assert_eq!(command(&["create", "q", "delete"]).0, 2);
+    assert_eq!(command(&["pause", &id]).0, 1);
+    assert_eq!(command(&["show", &"0".repeat(32)]).0, 4);
+    assert_eq!(server.stop("-TERM").0, 0);
+}

@@ -1,0 +1,165 @@
+//! Jobs of operators on many messages (CON-12 to CON-19). `api/mod.rs` routes requests to it.
+
+use actix_web::web;
+use peeklock_core::command::Deed;
+use peeklock_core::contract::Action;
+use peeklock_core::ids::JobId;
+use peeklock_core::inspect::{JobControl, JobDigest, JobSelection, Question};
+use peeklock_core::management::Management;
+use peeklock_json::{
+    Guid, JobFailurePageView, JobForm, JobPageView, JobQueryForm, JobStartForm, JobView,
+    QuestionForm,
+};
+use utoipa::OpenApi;
+
+use super::number;
+use crate::body;
+use crate::error::{Answer, Problem, Refusal};
+use crate::exchange::Exchange;
+use crate::route::parameter;
+
+/// The operations of this file, for the OpenAPI document.
+#[derive(OpenApi)]
+#[openapi(
+    paths(create, list, describe, failures, start, pause, resume, cancel),
+    components(schemas(JobForm, JobStartForm, JobView, JobPageView, JobFailurePageView))
+)]
+pub(super) struct Operations;
+
+pub(super) const LIST: &[&str] = &["after", "top"];
+pub(super) const FAILURES: &[&str] = &["skip", "top"];
+
+const OPERATIONS: [&str; 4] = ["start", "pause", "resume", "cancel"];
+
+/// Returns the methods of `/jobs/{job}/{operation}`; none if there is no such operation.
+pub(super) fn methods(operation: &str) -> Option<&'static str> {
+    OPERATIONS.contains(&operation).then_some("POST, OPTIONS")
+}
+
+/// Make a job: one change of many messages.
+///
+/// The messages are selected and counted first, and nothing changes: the job is `selecting`, then
+/// `ready` with its `preview`. Start it within 10 minutes with the `digest` of the preview.
+/// Messages that arrive later are not part of the job. At most 4 jobs run and 32 wait. Needs the
+/// rights Send and Listen.
+#[utoipa::path(post, operation_id = "create_job", path = "/queues/{queue}/jobs", tag = "jobs",
+    params(("queue" = String, Path)), request_body = JobForm,
+    responses((status = 201, body = JobView), (status = "default", body = Problem)))]
+pub(super) async fn create(exchange: &Exchange, payload: &mut web::Payload, path: &str) -> Answer {
+    exchange.allow(Action::Operate, path).await?;
+    let (form, _room): (JobForm, _) = body::read_json(exchange, payload).await?;
+    let draft = form.to_draft(exchange.site.broker.now())?;
+    if draft.deed == Deed::Delete && matches!(draft.selection, JobSelection::Matching { .. }) {
+        super::refuse_protected_path(exchange, path, false)?;
+    }
+    super::manage::manage(exchange, path, Management::CreateJob(Box::new(draft))).await
+}
+
+/// List jobs, newest first.
+///
+/// The list has the jobs on entities that you may read. Ended jobs are kept for 7 days, at most
+/// 1,000.
+#[utoipa::path(get, operation_id = "list_jobs", path = "/jobs", tag = "jobs",
+    params(("after" = Option<String>, Query, description = "`next` of an earlier page"),
+        ("top" = Option<u32>, Query, description = "1 to 100, by default 100")),
+    responses((status = 200, body = JobPageView), (status = "default", body = Problem)))]
+pub(super) async fn list(exchange: &Exchange) -> Answer {
+    let after = parameter(exchange.query(), "after").map(|text| parse(&text)).transpose()?;
+    let after = after.map(|job| Guid(job.0));
+    ask(exchange, JobQueryForm::List { after, top: number(exchange, "top")? }).await
+}
+
+/// Describe a job with its progress.
+#[utoipa::path(get, operation_id = "get_job", path = "/jobs/{job}", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+pub(super) async fn describe(exchange: &Exchange, job: &str) -> Answer {
+    ask(exchange, JobQueryForm::One { job: Guid(parse(job)?.0) }).await
+}
+
+/// List the messages of a job whose deed was not done.
+///
+/// At most 10,000 are kept. Their numbers can be the `sequenceNumbers` of a next job.
+#[utoipa::path(get, operation_id = "list_job_failures", path = "/jobs/{job}/failures",
+    tag = "jobs",
+    params(("job" = String, Path),
+        ("skip" = Option<u32>, Query, description = "`next` of an earlier page; by default 0"),
+        ("top" = Option<u32>, Query, description = "1 to 10,000, by default 10,000")),
+    responses((status = 200, body = JobFailurePageView), (status = "default", body = Problem)))]
+pub(super) async fn failures(exchange: &Exchange, job: &str) -> Answer {
+    let job = Guid(parse(job)?.0);
+    let skip = number(exchange, "skip")?.unwrap_or(0);
+    ask(exchange, JobQueryForm::Failures { job, skip, top: number(exchange, "top")? }).await
+}
+
+/// Dispatches `/jobs/{job}/{operation}`.
+pub(super) async fn control(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    job: &str,
+    operation: &str,
+) -> Answer {
+    let job = parse(job)?;
+    match operation {
+        "start" => start(exchange, payload, job).await,
+        "pause" => pause(exchange, payload, job).await,
+        "resume" => resume(exchange, payload, job).await,
+        "cancel" => cancel(exchange, payload, job).await,
+        _ => Err(Refusal::no_resource()),
+    }
+}
+
+/// Start a job whose preview has this digest.
+///
+/// A job waits for its turn if 4 others run, or one on the same sub-queue. A repeated start of a
+/// started job changes nothing. Needs the rights Send and Listen.
+#[utoipa::path(post, operation_id = "start_job", path = "/jobs/{job}/start", tag = "jobs",
+    params(("job" = String, Path)), request_body = JobStartForm,
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+async fn start(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
+    exchange.access.allow_job(Action::Operate, job).await?;
+    let (form, _room): (JobStartForm, _) = body::read_json(exchange, payload).await?;
+    carry_out(exchange, job, JobControl::Start(JobDigest(form.digest.0))).await
+}
+
+/// Pause a job after its current step.
+#[utoipa::path(post, operation_id = "pause_job", path = "/jobs/{job}/pause", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+async fn pause(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
+    body::discard(exchange, payload).await?;
+    carry_out(exchange, job, JobControl::Pause).await
+}
+
+/// Resume a paused job.
+#[utoipa::path(post, operation_id = "resume_job", path = "/jobs/{job}/resume", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+async fn resume(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
+    body::discard(exchange, payload).await?;
+    carry_out(exchange, job, JobControl::Resume).await
+}
+
+/// End a job after its current step.
+///
+/// Its changes stay. A job that has not begun changes nothing.
+#[utoipa::path(post, operation_id = "cancel_job", path = "/jobs/{job}/cancel", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+async fn cancel(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
+    body::discard(exchange, payload).await?;
+    carry_out(exchange, job, JobControl::Cancel).await
+}
+
+async fn carry_out(exchange: &Exchange, job: JobId, control: JobControl) -> Answer {
+    super::manage::manage(exchange, "", Management::ControlJob(job, control)).await
+}
+
+async fn ask(exchange: &Exchange, form: JobQueryForm) -> Answer {
+    let question: Question = QuestionForm::Jobs(form).to_question(exchange.site.broker.now())?;
+    super::manage::manage(exchange, "", Management::Inspect(Box::new(question))).await
+}
+
+fn parse(job: &str) -> Result<JobId, Refusal> {
+    JobId::parse(job).ok_or_else(|| Refusal::argument("the job must be a GUID"))
+}
