@@ -12,7 +12,8 @@ use peeklock_core::inspect::{
 use peeklock_core::path::{EntityAddress, PathKey, SubQueue};
 use peeklock_core::time::Timestamp;
 
-use crate::record::{MadeRecord, PreviewRecord, Record, StepRecord, code, hex, result};
+use crate::preview::digest;
+use crate::record::{Lines, MadeRecord, PreviewRecord, Record, StepRecord, code, hex, result};
 
 /// Steps of a job in a second, so that a slow job pauses soon.
 const STEPS_PER_SECOND: u32 = 4;
@@ -37,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) bytes: u64,
     /// Whether its file is without the selection.
     pub(crate) is_compact: bool,
+    /// Whether its file cannot be read to its end. It is left as it is.
+    pub(crate) is_damaged: bool,
 }
 
 impl Job {
@@ -65,14 +68,16 @@ impl Job {
             steps: 0,
             bytes: 0,
             is_compact: false,
+            is_damaged: false,
         }
     }
 
-    /// Reads a job from the lines of its file; none for lines that this program does not write.
-    pub(crate) fn from_lines(records: Vec<Record>, bytes: u64) -> Option<Self> {
-        let mut records = records.into_iter();
+    /// Reads a job from the lines of its file; none if the first line does not describe it. A job
+    /// whose further lines are not those that this program writes has failed.
+    pub(crate) fn from_lines(id: JobId, lines: Lines, is_live: bool) -> Option<Self> {
+        let mut records = lines.records.into_iter();
         let Some(Record::Made(made)) = records.next() else { return None };
-        let made = made.into_made()?;
+        let made = made.into_made().filter(|made| made.id == id)?;
         let facts = JobFacts {
             id: made.id,
             path: made.path.into(),
@@ -89,9 +94,56 @@ impl Job {
             progress: JobProgress::default(),
         };
         let (entity, sequences) = (made.entity, made.sequences.into());
-        let mut job = Self { facts, entity, sequences, steps: 0, bytes, is_compact: false };
-        records.for_each(|record| job.apply(&record));
+        let (steps, bytes, is_compact, is_damaged) = (0, lines.end, !is_live, false);
+        let mut job = Self { facts, entity, sequences, steps, bytes, is_compact, is_damaged };
+        for (index, record) in records.enumerate() {
+            if !job.permits(&record) {
+                job.fail_to_read(&format!("line {} of its file contradicts the others", index + 2));
+                return Some(job);
+            }
+            job.apply(&record);
+        }
+        if let Some(line) = lines.unreadable {
+            job.fail_to_read(&format!("line {line} of its file cannot be read"));
+        } else if is_live && !job.matches_digest() {
+            job.fail_to_read("the selection in its file does not match the digest of its preview");
+        }
         Some(job)
+    }
+
+    /// Whether a line may follow the lines before it.
+    fn permits(&self, record: &Record) -> bool {
+        let count = match &self.facts.preview {
+            Some(preview) if self.is_compact => preview.count,
+            _ => self.sequences.len() as u64,
+        };
+        let fits = |step: &StepRecord| {
+            step.done <= step.tried && self.facts.progress.tried.saturating_add(step.tried) <= count
+        };
+        match record {
+            Record::Made(_) => false,
+            Record::Step(step) => {
+                !self.is_compact && step.number == self.steps.saturating_add(1) && fits(step)
+            }
+            Record::Steps(step) => self.is_compact && fits(step),
+            Record::Started { .. }
+            | Record::Paused { .. }
+            | Record::Resumed {}
+            | Record::Ended { .. } => true,
+        }
+    }
+
+    fn matches_digest(&self) -> bool {
+        let stored = self.facts.preview.as_ref().map(|preview| preview.digest);
+        stored == Some(digest(&self.facts, self.entity, &self.sequences))
+    }
+
+    /// Ends a job whose file is damaged.
+    fn fail_to_read(&mut self, problem: &str) {
+        let problem = format!("{problem}; it stays as it is until it is removed or repaired");
+        self.facts.state = JobState::Failed;
+        self.facts.problem = Some(problem.into());
+        (self.facts.ended_at, self.sequences, self.is_damaged) = (None, Arc::from([]), true);
     }
 
     /// Gives the job its selection. Returns its first line.
@@ -136,11 +188,11 @@ impl Job {
             }
             Record::Step(step) | Record::Steps(step) => {
                 let progress = &mut facts.progress;
-                progress.tried += step.tried;
-                progress.done += step.done;
-                progress.failed += step.tried.saturating_sub(step.done);
+                let failed = step.tried.saturating_sub(step.done);
+                progress.tried = progress.tried.saturating_add(step.tried);
+                progress.done = progress.done.saturating_add(step.done);
+                progress.failed = progress.failed.saturating_add(failed);
                 self.steps = step.number;
-                self.is_compact = matches!(record, Record::Steps(_));
                 facts.problem = None;
                 let is_end_of_trial =
                     facts.trial.is_some_and(|trial| u64::from(trial) == progress.tried);
@@ -169,7 +221,7 @@ impl Job {
 
     /// Whether the job has ended, but its receipt and its file are as before.
     pub(crate) const fn needs_completion(&self) -> bool {
-        self.facts.state.is_end() && self.has_live_file()
+        self.facts.state.is_end() && self.has_live_file() && !self.is_damaged
     }
 
     /// Whether the job has begun to act.
@@ -197,7 +249,7 @@ impl Job {
         }
         let some = rest.get(..size.min(ACT_COUNT_MAX)).unwrap_or(rest);
         Some(Act {
-            step: Some(JobStep { job: facts.id, number: self.steps + 1 }),
+            step: Some(JobStep { job: facts.id, number: self.steps.saturating_add(1) }),
             sequences: some.to_vec(),
             deed: facts.deed.clone(),
             breaks_locks: facts.breaks_locks,
@@ -209,7 +261,7 @@ impl Job {
         let is_done = |message: &&ActedMessage| message.result == ActResult::Done;
         let failed = messages.iter().filter(|message| !is_done(message));
         Record::Step(StepRecord {
-            number: self.steps + 1,
+            number: self.steps.saturating_add(1),
             tried: messages.len() as u64,
             done: messages.iter().filter(is_done).count() as u64,
             failures: failed.map(|failed| (failed.sequence.0, code(failed.result))).collect(),
@@ -259,6 +311,16 @@ pub(crate) fn file_name(job: JobId, end: &str) -> String {
     format!("{}{end}", hex(job.0))
 }
 
+/// Reads the name of a file of a job, and whether the file has its selection.
+pub(crate) fn parse_file_name(name: &str) -> Option<(JobId, bool)> {
+    let (stem, is_live) = match name.strip_suffix(LIVE) {
+        Some(stem) => (stem, true),
+        None => (name.strip_suffix(ENDED)?, false),
+    };
+    // No other spelling of the id.
+    JobId::parse(stem).filter(|id| hex(id.0) == stem).map(|id| (id, is_live))
+}
+
 /// A page of the failures in the lines of a job.
 pub(crate) fn failure_page(records: &[Record], skip: u32, count_max: u32) -> JobFailurePage {
     let steps = || {
@@ -267,7 +329,8 @@ pub(crate) fn failure_page(records: &[Record], skip: u32, count_max: u32) -> Job
             _ => None,
         })
     };
-    let total = steps().map(|step| step.tried.saturating_sub(step.done)).sum();
+    let failed = steps().map(|step| step.tried.saturating_sub(step.done));
+    let total = failed.fold(0, u64::saturating_add);
     let kept = steps().flat_map(|step| &step.failures).take(JOB_FAILURE_COUNT_MAX);
     let acted = kept.filter_map(|(sequence, code)| {
         Some(ActedMessage { sequence: SequenceNumber(*sequence), result: result(*code)? })

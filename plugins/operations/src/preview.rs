@@ -113,7 +113,7 @@ fn expected(
 }
 
 /// Digest of the parts of a job that a person agrees to.
-fn digest(job: &JobFacts, entity: EntityId, sequences: &[SequenceNumber]) -> JobDigest {
+pub(crate) fn digest(job: &JobFacts, entity: EntityId, sequences: &[SequenceNumber]) -> JobDigest {
     let mut hash = Sha256::new();
     let deed = serde_json::to_vec(&DeedRecord::from(&job.deed)).unwrap_or_default();
     for part in [&job.id.0.to_be_bytes(), job.path.as_bytes(), &entity.0.to_be_bytes(), &deed] {

@@ -100,18 +100,39 @@ impl Record {
     }
 }
 
-/// Reads the lines of a file up to a torn one, and returns them with their end.
-pub(crate) fn read_lines(bytes: &[u8]) -> (Vec<Record>, u64) {
-    let (mut records, mut end) = (Vec::new(), 0);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        if line.last() != Some(&b'\n') {
-            break;
-        }
-        let Ok(record) = serde_json::from_slice(line) else { break };
-        records.push(record);
-        end += line.len() as u64;
+/// The lines of a file.
+pub(crate) struct Lines {
+    /// The lines before the first one that cannot be read.
+    pub(crate) records: Vec<Record>,
+    /// Bytes of all whole lines. The rest is a torn write, whose line was not reported.
+    pub(crate) end: u64,
+    /// Number of the first whole line that cannot be read, counted from 1.
+    pub(crate) unreadable: Option<usize>,
+}
+
+/// Reads the lines of a file up to a torn one at its end.
+pub(crate) fn read_lines(bytes: &[u8]) -> Lines {
+    let mut end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let mut whole: Vec<_> = bytes.get(..end).unwrap_or_default().split_inclusive(is_end).collect();
+    // A zero is a place that a power cut did not let the last write reach.
+    if let Some(torn) = whole.pop_if(|line| line.contains(&0)) {
+        end -= torn.len();
     }
-    (records, end)
+    let mut lines = Lines { records: Vec::new(), end: end as u64, unreadable: None };
+    for (index, line) in whole.into_iter().enumerate() {
+        match serde_json::from_slice(line) {
+            Ok(record) => lines.records.push(record),
+            Err(_) => {
+                lines.unreadable = Some(index + 1);
+                break;
+            }
+        }
+    }
+    lines
+}
+
+const fn is_end(byte: &u8) -> bool {
+    *byte == b'\n'
 }
 
 /// Code of a result in a file.

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::store::journal::disk::Disk;
 
+/// Maximum bytes of a file that is read.
+pub(crate) const FILE_BYTES_MAX: usize = 16 << 20;
+
 type Files = Mutex<BTreeMap<String, Vec<u8>>>;
 
 /// Named files. A change is durable when its call returns.
@@ -31,20 +34,11 @@ impl ShelfError {
 }
 
 impl Shelf {
-    /// Names and sizes of all files.
-    pub(crate) fn list(&self) -> io::Result<Vec<(String, u64)>> {
+    /// Names of all files.
+    pub(crate) fn list(&self) -> io::Result<Vec<String>> {
         match self {
-            Self::Disk(disk) => {
-                let sized = |name: String| {
-                    let bytes = disk.open(&name)?.length()?;
-                    Ok((name, bytes))
-                };
-                disk.list()?.into_iter().map(sized).collect()
-            }
-            Self::Memory(files) => {
-                let files = lock(files);
-                Ok(files.iter().map(|(name, bytes)| (name.clone(), bytes.len() as u64)).collect())
-            }
+            Self::Disk(disk) => disk.list(),
+            Self::Memory(files) => Ok(lock(files).keys().cloned().collect()),
         }
     }
 
@@ -53,7 +47,13 @@ impl Shelf {
         match self {
             Self::Disk(disk) => {
                 let file = disk.open(name)?;
-                let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
+                let length = usize::try_from(file.length()?).unwrap_or(usize::MAX);
+                if length > FILE_BYTES_MAX {
+                    return Err(io::Error::other(format!(
+                        "it has {length} bytes; the file of a job has at most {FILE_BYTES_MAX}"
+                    )));
+                }
+                let mut bytes = vec![0; length];
                 let count = file.read_at(&mut bytes, 0)?;
                 bytes.truncate(count);
                 Ok(bytes)

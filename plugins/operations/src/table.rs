@@ -12,7 +12,7 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::{Answer, unknown};
-use crate::job::{ENDED, Job, LIVE, failure_page, file_name};
+use crate::job::{ENDED, Job, LIVE, failure_page, file_name, parse_file_name};
 use crate::record::{Record, read_lines};
 use crate::shelf::{Shelf, ShelfError};
 
@@ -57,32 +57,47 @@ impl Table {
             failure: Mutex::default(),
             ended: Mutex::default(),
         };
-        let mut files = table.shelf.list()?;
+        let names = table.shelf.list()?;
+        let mut files: Vec<_> = names.iter().filter_map(|name| parse_file_name(name)).collect();
         // The file of an ended job comes before the file that it replaces.
         files.sort();
-        for (name, _) in files {
-            let is_live = name.ends_with(LIVE);
-            if !is_live && !name.ends_with(ENDED) {
-                continue;
+        for (id, is_live) in files {
+            if let Err(error) = table.read(id, is_live) {
+                let file = file_name(id, if is_live { LIVE } else { ENDED });
+                tracing::error!(%error, file, "the file of a job cannot be read, and is left alone");
             }
-            let (records, end) = read_lines(&table.shelf.read(&name)?);
-            let is_whole = matches!(records.last(), Some(Record::Ended { .. }));
-            let Some(job) = Job::from_lines(records, end).filter(|_| is_live || is_whole) else {
-                // Its creation was not reported, or the file that it replaces is still there.
-                tracing::warn!(file = name, "the file of a job is not whole, and is removed");
-                table.shelf.remove(&name)?;
-                continue;
-            };
-            if table.get(job.facts.id).is_some() {
-                table.shelf.remove(&name)?;
-                continue;
-            }
-            if is_live {
-                table.shelf.mend(&name, end)?;
-            }
-            table.insert(Entry::new(job));
         }
         Ok(table)
+    }
+
+    /// Reads the job of a file.
+    fn read(&self, id: JobId, is_live: bool) -> io::Result<()> {
+        let name = file_name(id, if is_live { LIVE } else { ENDED });
+        if is_live && self.get(id).is_some_and(|ended| !ended.is_damaged) {
+            // The file of the ended job replaces this one.
+            return self.shelf.remove(&name);
+        }
+        let bytes = self.shelf.read(&name)?;
+        if is_live && !bytes.contains(&b'\n') {
+            tracing::warn!(file = name, "a job whose creation was not reported is removed");
+            return self.shelf.remove(&name);
+        }
+        let lines = read_lines(&bytes);
+        let end = lines.end;
+        let Some(job) = Job::from_lines(id, lines, is_live) else {
+            return Err(io::Error::other("its first line does not describe the job of its name"));
+        };
+        if job.is_damaged {
+            let problem = job.facts.problem.as_deref().unwrap_or_default();
+            tracing::error!(problem, file = name, "a job has failed, since its file is damaged");
+        } else if is_live {
+            self.shelf.mend(&name, end)?;
+        } else if !job.facts.state.is_end() {
+            // The file that it should replace is still there.
+            return Err(io::Error::other("it is not whole"));
+        }
+        self.insert(Entry::new(job));
+        Ok(())
     }
 
     /// Refuses a change if the state of a file is unknown.
@@ -221,10 +236,13 @@ impl Table {
 
     fn try_compact(&self, id: JobId) -> io::Result<()> {
         let Some(job) = self.get(id) else { return Ok(()) };
-        if self.check().is_ok() && job.has_live_file() {
+        if self.check().is_ok() && job.needs_completion() {
             let live = file_name(id, LIVE);
-            let (records, _) = read_lines(&self.shelf.read(&live)?);
-            let bytes = job.ended_lines(&records);
+            let lines = read_lines(&self.shelf.read(&live)?);
+            if let Some(line) = lines.unreadable {
+                return Err(io::Error::other(format!("line {line} cannot be read")));
+            }
+            let bytes = job.ended_lines(&lines.records);
             let name = file_name(id, ENDED);
             // One of an earlier try.
             self.shelf.remove(&name)?;
@@ -289,8 +307,7 @@ impl Table {
             tracing::error!(%error, job = %id, "the failures of a job cannot be read");
             Rejection::server_busy("the failures of the job cannot be read; the log has the reason")
         })?;
-        let (records, _) = read_lines(&bytes);
-        Ok(failure_page(&records, skip, count_max))
+        Ok(failure_page(&read_lines(&bytes).records, skip, count_max))
     }
 
     /// Keeps the place that learns when the tasks of the thread have ended.

@@ -172,9 +172,10 @@ async fn an_ended_job_is_kept_for_7_days() {
     assert_eq!((done.state, done.progress.failed), (JobState::Done, 2));
     assert_eq!(done.preview, facts.preview);
     assert_eq!(world.failures(other, 0, 10).await.0.len(), 2);
-    let files = disk.files();
-    let sizes: Vec<_> = files.iter().filter(|(name, _)| name.ends_with(".ended")).collect();
-    assert_eq!(sizes.len(), 1, "{sizes:?}");
+    // The stop may come before its file is replaced; then the next start does that.
+    while !disk.files().keys().any(|name| name.ends_with(".ended")) {
+        world.pass().await;
+    }
     world.clock.advance(TimeSpan::from_days(7));
     // The first job ends, because it was not started in time.
     while disk.files().keys().any(|name| name.starts_with(&format!("{:032x}", other.0))) {
