@@ -5,7 +5,7 @@ use super::audit::end_of_management;
 use super::list::EntityListing;
 use super::{Access, declare};
 use crate::call::BoxFuture;
-use crate::command::{Command, Outcome};
+use crate::command::{Command, OperatorCommand, Outcome};
 use crate::contract::action::Action;
 use crate::description::{Destination, EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use crate::error::{BrokerError, Rejection};
@@ -242,6 +242,9 @@ impl AllowedRequest {
                 }
             }
             Management::Operate(command) => {
+                if let OperatorCommand::ForgetJob(job) = command {
+                    access.refuse_to_forget(path, job)?;
+                }
                 match access.ask_entity(path, Command::OfOperator(command)).await? {
                     Outcome::Done => Managed::Done,
                     Outcome::LocksBroken(count) => Managed::LocksBroken(count),

@@ -1,6 +1,6 @@
 //! Contract of a keeper of jobs, which carries out an operator's deeds on many messages (CON-12 to
 //! CON-21). The broker checks rights and writes the audit trail before it asks the keeper. Without
-//! a keeper, requests for jobs are refused. `job_runner.rs` has its start.
+//! a keeper there are no jobs, and new ones are refused. `job_runner.rs` has its start.
 
 use std::sync::Arc;
 

@@ -34,6 +34,16 @@ use crate::table::{ENDED_TIME, Entry, Table};
 
 /// Time after which a step that was refused for now is repeated.
 pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
+/// Number of refusals after which a job makes way for others.
+const RETRY_COUNT_MAX: u32 = 10;
+/// Time for which it makes way.
+const DELAY: TimeSpan = TimeSpan::from_seconds(30);
+/// Bytes of the file of a job after which it is neither paused nor resumed. Its steps have room
+/// within the bytes that are read.
+const CONTROL_BYTES_MAX: u64 = 12 << 20;
+/// Reason of an end after a step that was not recorded.
+const STEP_IS_OPEN: &str = "the result of its last step is unknown: the step may have changed \
+    messages that are not counted";
 /// Maximum number of requests that wait for the end of the step of a job.
 const PENDING_COUNT_MAX: usize = 16;
 
@@ -78,7 +88,8 @@ pub(crate) async fn run(broker: Broker, table: Arc<Table>, mut requests: mpsc::R
     }
     loop {
         engine.schedule();
-        let next = engine.end_old_jobs();
+        let due = [engine.end_old_jobs(), engine.table.next_due(engine.broker.now())];
+        let next = due.into_iter().flatten().min();
         let due = async {
             match next {
                 Some(at) => engine.broker.sleep_until(at).await,
@@ -123,9 +134,7 @@ impl Engine {
                     }
                     Some(None) => {
                         answer.send(self.control(job, control)).ok();
-                        if self.table.state(job).is_some_and(JobState::is_end) {
-                            self.spawn_end(job);
-                        }
+                        self.spawn_end_if_due(job);
                     }
                 }
             }
@@ -147,7 +156,7 @@ impl Engine {
         let id = JobId(self.broker.random_bits());
         let job = Job::new(id, path, &draft, self.broker.now());
         let facts = job.facts.clone();
-        self.table.insert(Entry { is_busy: true, ..Entry::new(job) });
+        self.table.insert(Entry::new(job));
         self.drafts.borrow_mut().push_back((id, draft));
         self.has_drafts.notify_one();
         Ok(facts)
@@ -186,12 +195,24 @@ impl Engine {
             (JobControl::Pause, JobState::Paused)
             | (JobControl::Resume, JobState::Waiting | JobState::Running)
             | (JobControl::Cancel, JobState::Cancelled) => return Ok(job.facts),
-            (JobControl::Cancel, state) if !state.is_end() => self.end(EndState::Cancelled, None),
+            (JobControl::Cancel, state) if !state.is_end() => {
+                let is_open = self.table.with(id, |entry| entry.is_step_open) == Some(true);
+                self.end(EndState::Cancelled, is_open.then(|| STEP_IS_OPEN.to_owned()))
+            }
             (JobControl::Pause, _) => return Err(job.refuse("paused")),
             (JobControl::Resume, _) => return Err(job.refuse("resumed")),
             (JobControl::Cancel, _) => return Err(job.refuse("cancelled")),
         };
+        if matches!(record, Record::Paused { .. } | Record::Resumed {})
+            && job.bytes > CONTROL_BYTES_MAX
+        {
+            let detail = "the job was paused too often; let it end, or cancel it";
+            return Err(Rejection::quota_exceeded(detail));
+        }
         self.table.write(id, &record)?;
+        if facts.state == JobState::Selecting {
+            self.drafts.borrow_mut().retain(|(draft, _)| *draft != id);
+        }
         self.has_changes.notify_one();
         self.table.get(id).map(|job| job.facts).ok_or_else(|| unknown(id))
     }
@@ -206,7 +227,7 @@ impl Engine {
         if self.table.check().is_err() {
             return;
         }
-        for job in self.table.next_to_run(RUNNING_JOB_COUNT_MAX) {
+        for job in self.table.next_to_run(RUNNING_JOB_COUNT_MAX, self.broker.now()) {
             let engine = Rc::clone(self);
             spawn_local(async move {
                 engine.run_job(job).await;
@@ -246,34 +267,56 @@ impl Engine {
     fn release(self: &Rc<Self>, id: JobId) {
         self.take_requests(id);
         self.table.with(id, |entry| entry.is_busy = false);
-        if self.table.state(id).is_some_and(JobState::is_end) {
-            self.spawn_end(id);
-        }
+        self.spawn_end_if_due(id);
         self.has_changes.notify_one();
     }
 
     /// Carries out steps until the job pauses or ends.
     async fn run_job(&self, id: JobId) {
         let Some(wake) = self.table.with(id, |entry| Arc::clone(&entry.wake)) else { return };
+        let mut retries = 0;
         while self.take_requests(id) {
             let Some(job) = self.table.get(id) else { return };
             let began_at = self.broker.now();
+            let next_at = self.table.with(id, |entry| entry.next_at).flatten();
+            if let Some(next_at) = next_at.filter(|at| *at > began_at) {
+                // A request ends the wait, and the job waits again if it still works.
+                self.wait_or_wake(next_at, &wake).await;
+                continue;
+            }
             let record = match (self.entity(&job), job.next_step()) {
                 (Err(error), _) => self.end(EndState::Failed, Some(error.detail().to_owned())),
-                (Ok(_), None) => self.end(EndState::Done, None),
+                (Ok(_), None) => self.end(EndState::Done, job.refusal.as_deref().map(Into::into)),
                 (Ok(entity), Some(act)) => {
+                    let sequences = act.sequences.clone();
                     let act = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
                     match entity.call(act).await {
-                        Ok(Outcome::Acted(messages)) => job.step(&messages),
+                        Ok(Outcome::Acted(messages)) => {
+                            self.table.with(id, |entry| entry.is_step_open = true);
+                            job.step(&messages)
+                        }
                         Ok(_) => Record::Paused { problem: Some("unexpected answer".to_owned()) },
                         Err(error) if error.condition() == Condition::EntityNotFound => {
                             self.end(EndState::Failed, Some(error.detail().to_owned()))
                         }
                         Err(error) if is_for_now(&error) => {
                             // The step has a receipt, so it can be repeated.
-                            self.table.set_problem(id, error.detail());
-                            self.wait_or_wake(began_at.plus(RETRY_TIME), &wake).await;
+                            retries += 1;
+                            let is_last = retries == RETRY_COUNT_MAX;
+                            let delay = if is_last { DELAY } else { RETRY_TIME };
+                            self.table.with(id, |entry| {
+                                entry.job.facts.problem = Some(error.detail().into());
+                                entry.is_step_open |= error.retryable();
+                                entry.next_at = Some(began_at.plus(delay));
+                                if is_last {
+                                    entry.job.facts.state = JobState::Waiting;
+                                }
+                            });
                             continue;
+                        }
+                        // The same step would be refused again.
+                        Err(error) if error.condition() == Condition::ArgumentOutOfRange => {
+                            job.refused_step(&sequences, error.detail())
                         }
                         Err(error) => Record::Paused { problem: Some(error.detail().to_owned()) },
                     }
@@ -289,13 +332,17 @@ impl Engine {
                     // The state of the files is unknown until the next start.
                     return;
                 }
-                self.wait_or_wake(began_at.plus(RETRY_TIME), &wake).await;
+                let retry_at = began_at.plus(RETRY_TIME);
+                self.table.with(id, |entry| entry.next_at = Some(retry_at));
                 continue;
             }
+            retries = 0;
             let ms = count.saturating_mul(1_000) / u64::from(job.facts.rate.max(1));
             let pace = TimeSpan::from_ms(i64::try_from(ms).unwrap_or(i64::MAX));
             if count > 0 {
-                self.wait_or_wake(began_at.plus(pace), &wake).await;
+                self.table.with(id, |entry| {
+                    (entry.next_at, entry.is_step_open) = (Some(began_at.plus(pace)), false);
+                });
             }
         }
     }
@@ -317,6 +364,13 @@ impl Engine {
         }
     }
 
+    /// Completes the end of a job that has ended, unless that is done.
+    fn spawn_end_if_due(self: &Rc<Self>, id: JobId) {
+        if self.table.with(id, |entry| entry.job.needs_completion()) == Some(true) {
+            self.spawn_end(id);
+        }
+    }
+
     /// Completes the end of a job: its entity forgets the receipt, the trail gets the result, and
     /// its file loses the selection.
     fn spawn_end(self: &Rc<Self>, id: JobId) {
@@ -331,7 +385,8 @@ impl Engine {
 
     async fn complete(&self, id: JobId) {
         let Some(job) = self.table.get(id) else { return };
-        if job.has_acted()
+        // Also a step without a line may have left a receipt.
+        if job.facts.started_at.is_some()
             && let Ok(entity) = self.entity(&job)
         {
             let forget = Command::OfOperator(OperatorCommand::ForgetJob(id));
@@ -339,13 +394,15 @@ impl Engine {
                 tracing::warn!(%error, job = %id, "the receipt of an ended job stays for a day");
             }
         }
-        if job.facts.started_at.is_some() {
+        let was_recorded = self.table.with(id, |entry| entry.is_end_recorded) == Some(true);
+        if job.facts.started_at.is_some() && !was_recorded {
             let result = match job.facts.state {
                 JobState::Failed => AuditResult::Failed(Condition::InvalidOperation),
                 JobState::Cancelled => AuditResult::Failed(Condition::OperationCancelled),
                 _ => AuditResult::Done,
             };
             self.broker.record_job_end(&job.facts, result).await;
+            self.table.with(id, |entry| entry.is_end_recorded = true);
         }
         self.table.compact(id);
         self.has_changes.notify_one();
@@ -359,6 +416,10 @@ impl Engine {
                 self.has_drafts.notified().await;
                 continue;
             };
+            if self.table.state(id) != Some(JobState::Selecting) {
+                continue;
+            }
+            self.table.with(id, |entry| entry.is_busy = true);
             if let Err(SelectionError::Broker(error)) = self.select(id, draft).await {
                 self.table.fail_selection(id, error.detail(), self.broker.now());
             }

@@ -32,6 +32,8 @@ pub(crate) struct Job {
     pub(crate) entity: EntityId,
     /// The selection; empty until the preview, and after the end.
     pub(crate) sequences: Arc<[SequenceNumber]>,
+    /// Why the first step was refused of those that were.
+    pub(crate) refusal: Option<Box<str>>,
     /// Number of the last step.
     steps: u64,
     /// Bytes of its file.
@@ -65,6 +67,7 @@ impl Job {
             facts,
             entity: EntityId(0),
             sequences: Arc::from([]),
+            refusal: None,
             steps: 0,
             bytes: 0,
             is_compact: false,
@@ -95,7 +98,9 @@ impl Job {
         };
         let (entity, sequences) = (made.entity, made.sequences.into());
         let (steps, bytes, is_compact, is_damaged) = (0, lines.end, !is_live, false);
-        let mut job = Self { facts, entity, sequences, steps, bytes, is_compact, is_damaged };
+        let refusal = None;
+        let mut job =
+            Self { facts, entity, sequences, refusal, steps, bytes, is_compact, is_damaged };
         for (index, record) in records.enumerate() {
             if !job.permits(&record) {
                 job.fail_to_read(&format!("line {} of its file contradicts the others", index + 2));
@@ -193,7 +198,8 @@ impl Job {
                 progress.done = progress.done.saturating_add(step.done);
                 progress.failed = progress.failed.saturating_add(failed);
                 self.steps = step.number;
-                facts.problem = None;
+                facts.problem = step.refusal.clone();
+                self.refusal = self.refusal.take().or_else(|| step.refusal.clone());
                 let is_end_of_trial =
                     facts.trial.is_some_and(|trial| u64::from(trial) == progress.tried);
                 if is_end_of_trial && progress.tried < self.sequences.len() as u64 {
@@ -222,11 +228,6 @@ impl Job {
     /// Whether the job has ended, but its receipt and its file are as before.
     pub(crate) const fn needs_completion(&self) -> bool {
         self.facts.state.is_end() && self.has_live_file() && !self.is_damaged
-    }
-
-    /// Whether the job has begun to act.
-    pub(crate) const fn has_acted(&self) -> bool {
-        self.steps > 0
     }
 
     /// The entity and sub-queue on which only one job at a time acts.
@@ -265,6 +266,19 @@ impl Job {
             tried: messages.len() as u64,
             done: messages.iter().filter(is_done).count() as u64,
             failures: failed.map(|failed| (failed.sequence.0, code(failed.result))).collect(),
+            refusal: None,
+        })
+    }
+
+    /// The line of a step that was refused as a whole, and would be again. Its messages stay.
+    pub(crate) fn refused_step(&self, sequences: &[SequenceNumber], reason: &str) -> Record {
+        let stays = |sequence: &SequenceNumber| (sequence.0, code(ActResult::WrongState));
+        Record::Step(StepRecord {
+            number: self.steps.saturating_add(1),
+            tried: sequences.len() as u64,
+            done: 0,
+            failures: sequences.iter().map(stays).collect(),
+            refusal: self.refusal.is_none().then(|| reason.into()),
         })
     }
 
@@ -299,7 +313,8 @@ impl Job {
         }
         failures.truncate(JOB_FAILURE_COUNT_MAX);
         let (number, tried, done) = (self.steps, progress.tried, progress.done);
-        bytes.extend(Record::Steps(StepRecord { number, tried, done, failures }).line());
+        let all_steps = StepRecord { number, tried, done, failures, refusal: None };
+        bytes.extend(Record::Steps(all_steps).line());
         let end = all.iter().rfind(|record| matches!(record, Record::Ended { .. }));
         bytes.extend(end.map(Record::line).unwrap_or_default());
         bytes

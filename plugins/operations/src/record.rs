@@ -80,6 +80,9 @@ pub(crate) struct StepRecord {
     pub(crate) done: u64,
     /// Sequence numbers with the codes of their results.
     pub(crate) failures: Vec<(u64, u8)>,
+    /// Why the step was refused, for the first such step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refusal: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

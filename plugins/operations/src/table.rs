@@ -39,11 +39,31 @@ pub(crate) struct Entry {
     pub(crate) pending: Vec<(JobControl, Answer)>,
     /// Wakes the task.
     pub(crate) wake: Arc<Notify>,
+    /// Instant before which the job takes no step.
+    pub(crate) next_at: Option<Timestamp>,
+    /// Whether the next step may have been carried out, without a line in the file.
+    pub(crate) is_step_open: bool,
+    /// Whether the audit trail has the end of the job.
+    pub(crate) is_end_recorded: bool,
 }
 
 impl Entry {
     pub(crate) fn new(job: Job) -> Self {
-        Self { job, is_busy: false, pending: Vec::new(), wake: Arc::default() }
+        Self {
+            job,
+            is_busy: false,
+            pending: Vec::new(),
+            wake: Arc::default(),
+            next_at: None,
+            is_step_open: false,
+            is_end_recorded: false,
+        }
+    }
+}
+
+impl Entry {
+    const fn is_waiting(&self) -> bool {
+        !self.is_busy && matches!(self.job.facts.state, JobState::Waiting)
     }
 }
 
@@ -96,7 +116,9 @@ impl Table {
             // The file that it should replace is still there.
             return Err(io::Error::other("it is not whole"));
         }
-        self.insert(Entry::new(job));
+        // The broker may have ended between a step and its line.
+        let is_step_open = job.facts.started_at.is_some();
+        self.insert(Entry { is_step_open, ..Entry::new(job) });
         Ok(())
     }
 
@@ -161,14 +183,21 @@ impl Table {
         lock(&self.jobs).values().filter_map(|entry| value(&entry.job)).min()
     }
 
+    /// The earliest instant after `now` at which a job that waits may take a step.
+    pub(crate) fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        let jobs = lock(&self.jobs);
+        let waiting = jobs.values().filter(|entry| entry.is_waiting());
+        waiting.filter_map(|entry| entry.next_at).filter(|at| *at > now).min()
+    }
+
     /// Makes waiting jobs run while fewer than `count_max` do, and returns them.
-    pub(crate) fn next_to_run(&self, count_max: usize) -> Vec<JobId> {
+    pub(crate) fn next_to_run(&self, count_max: usize, now: Timestamp) -> Vec<JobId> {
         let mut jobs = lock(&self.jobs);
         let running = jobs.values().filter(|entry| entry.is_busy && entry.job.has_live_file());
         let mut places: Vec<_> = running.map(|entry| entry.job.place()).collect();
-        let is_waiting =
-            |entry: &&mut Entry| !entry.is_busy && entry.job.facts.state == JobState::Waiting;
-        let mut waiting: Vec<_> = jobs.values_mut().filter(is_waiting).collect();
+        let may_run =
+            |entry: &&mut Entry| entry.is_waiting() && entry.next_at.is_none_or(|at| at <= now);
+        let mut waiting: Vec<_> = jobs.values_mut().filter(may_run).collect();
         waiting.sort_by_key(|entry| (entry.job.facts.started_at, entry.job.facts.id));
         let mut begun = Vec::new();
         for entry in waiting {

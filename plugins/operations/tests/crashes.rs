@@ -5,10 +5,11 @@ mod world;
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Deed, NewInstant};
+use peeklock_core::command::{Act, Deed, JobStep, NewInstant, OperatorCommand};
 use peeklock_core::description::QueueProperties;
-use peeklock_core::ids::JobId;
-use peeklock_core::inspect::{JobDraft, JobState};
+use peeklock_core::ids::{JobId, SequenceNumber};
+use peeklock_core::inspect::{JobControl, JobDraft, JobState};
+use peeklock_core::management::Management;
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_operations::Operations;
@@ -128,6 +129,38 @@ async fn a_full_disk_delays_a_job() {
     let done = world.reaches(job, JobState::Done).await;
     assert_eq!((done.progress.done, done.problem), (MESSAGES as u64, None));
     assert!(is_moved_once(&world).await);
+    world.stop().await;
+}
+
+/// CON-15, CON-19: a job that is cancelled after a step without a line reports that, and its entity
+/// forgets it.
+#[tokio::test]
+async fn a_cancelled_job_reports_a_step_without_a_line() {
+    let (memory, disk) = (store(), SimulatedDisk::new(6));
+    let (world, job) = ready(&memory, &disk).await;
+    world.run(&world.job(job).await).await;
+    disk.fail_from(Call::Write, 1, Fault::Partly);
+    while world.job(job).await.problem.is_none() {
+        world.pass().await;
+    }
+    disk.heal();
+    // The step is not repeated before its time.
+    let cancel = Management::ControlJob(job, JobControl::Cancel);
+    world.access.manage("", cancel).await.unwrap();
+    let facts = world.job(job).await;
+    assert_eq!(facts.state, JobState::Cancelled);
+    assert!(facts.problem.unwrap().contains("unknown"));
+    while !disk.files().keys().any(|name| name.ends_with(".ended")) {
+        world.pass().await;
+    }
+    // A receipt of another step with this number would refuse this one.
+    for number in 1..=MESSAGES as u64 {
+        let step = Some(JobStep { job, number });
+        let sequences = vec![SequenceNumber(99)];
+        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+        let act = Management::Operate(OperatorCommand::Act(Box::new(act)));
+        world.access.manage("q", act).await.unwrap();
+    }
     world.stop().await;
 }
 

@@ -6,16 +6,18 @@ mod world;
 use std::sync::Arc;
 
 use peeklock_audit::MemoryTrail;
-use peeklock_core::command::{ActResult, Deed, NewInstant};
+use peeklock_core::command::{Act, ActResult, Command, Deed, JobStep, NewInstant, OperatorCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::AuditQuery;
 use peeklock_core::description::QueueProperties;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
     Found, HeadState, JOB_MESSAGE_COUNT_MAX, JOB_NUMBER_COUNT_MAX, JOB_RATE_MAX, JobControl,
-    JobDigest, JobDraft, JobQuery, JobSelection, JobState, Question,
+    JobDigest, JobDraft, JobFacts, JobQuery, JobSelection, JobState, Question,
 };
 use peeklock_core::management::{Managed, Management};
-use peeklock_core::time::TimeSpan;
+use peeklock_core::message::Message;
+use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_operations::Operations;
 use world::{World, draft, listed, matching};
 
@@ -273,10 +275,17 @@ async fn the_trail_records_a_job_and_its_end() {
     assert!(has(&["controlJob", "\"begin\"", &format!("start job {}", job.id)]));
     assert!(has(&["controlJob", "\"end\"", "done"]));
     assert!(has(&["endJob", "\"end\"", "\"count\":2", &job.id.to_string()]), "{lines:#?}");
+    // Requests about an ended job add no further end.
+    for _ in 0..5 {
+        world.run(&job).await;
+        world.pass().await;
+    }
+    let page = peeklock_core::contract::Auditor::read(&*trail, query).await.unwrap();
+    assert_eq!(page.lines.iter().filter(|line| line.contains("endJob")).count(), 1);
     world.stop().await;
 }
 
-/// CON-12: without a keeper of jobs, their requests are refused.
+/// CON-12: without a keeper of jobs, there are none, and new ones are refused.
 #[tokio::test]
 async fn a_broker_without_a_keeper_refuses_jobs() {
     let broker = peeklock_core::Broker::builder().arbiters(1).start().await.unwrap();
@@ -284,6 +293,12 @@ async fn a_broker_without_a_keeper_refuses_jobs() {
     let create = Management::CreateJob(Box::new(draft(matching(""), Deed::Delete)));
     let error = broker.full_access().manage("q", create).await.unwrap_err();
     assert_eq!(error.condition(), Condition::InvalidOperation);
+    let list = Question::Jobs(JobQuery::List { after: None, count_max: 1 });
+    let list = Management::Inspect(Box::new(list));
+    let listed = broker.full_access().manage("", list).await.unwrap();
+    let Managed::Findings(findings) = listed else { panic!("no findings") };
+    let Found::Jobs(page) = findings.found else { panic!("no jobs") };
+    assert_eq!((page.jobs.len(), page.total, page.next), (0, 0, None));
     broker.stop(std::time::Duration::ZERO).await.unwrap();
 }
 
@@ -312,5 +327,134 @@ async fn deferred_and_scheduled_messages_change() {
     let scheduled =
         states.iter().filter(|(state, at)| *state == HeadState::Scheduled && *at == due);
     assert_eq!(scheduled.count(), 2, "{states:?}");
+    world.stop().await;
+}
+
+/// CON-18: a pause, a resume and a request that is refused do not shorten the wait for the next
+/// step.
+#[tokio::test]
+async fn requests_do_not_make_a_job_faster() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 9).await;
+    let slow = JobDraft { rate: 4, ..draft(matching(""), Deed::Delete) };
+    let job = world.create("q", slow).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    let began = world.broker.now();
+    let digest = world.run(&job).await.preview.unwrap().digest;
+    while world.job(job.id).await.state != JobState::Done {
+        for control in [JobControl::Start(digest), JobControl::Pause, JobControl::Resume] {
+            world.access.manage("", Management::ControlJob(job.id, control)).await.ok();
+        }
+        let tried = i64::try_from(world.job(job.id).await.progress.tried).unwrap();
+        let passed = world.broker.now().since(began);
+        assert!(passed >= TimeSpan::from_ms(250 * (tried - 1)), "{tried} after {passed}");
+        world.pass().await;
+    }
+    world.stop().await;
+}
+
+/// CON-12, CON-19: a job whose selection has not begun is cancelled at once, and makes room.
+#[tokio::test]
+async fn a_job_is_cancelled_before_its_selection() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 1).await;
+    for _ in 0..50 {
+        let first = world.create("q", draft(matching(""), Deed::Delete)).await;
+        let second = world.create("q", draft(listed(1..=9), Deed::Delete)).await;
+        for job in [second, first] {
+            let cancelled = world.control(job.id, JobControl::Cancel).await;
+            assert_eq!(cancelled.state, JobState::Cancelled);
+        }
+    }
+    let job = world.create("q", draft(matching(""), Deed::Delete)).await;
+    world.reaches(job.id, JobState::Ready).await;
+    world.stop().await;
+}
+
+/// CON-15: the receipt of a job is kept until the job ends.
+#[tokio::test]
+async fn a_job_is_not_forgotten_before_its_end() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 4).await;
+    let part = JobDraft { trial: Some(1), ..draft(matching(""), Deed::Delete) };
+    let job = world.create("q", part).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.run(&job).await;
+    world.reaches(job.id, JobState::Paused).await;
+    let forget = || Management::Operate(OperatorCommand::ForgetJob(job.id));
+    let error = world.access.manage("q", forget()).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::InvalidOperation);
+    world.control(job.id, JobControl::Resume).await;
+    world.reaches(job.id, JobState::Done).await;
+    world.access.manage("q", forget()).await.unwrap();
+    world.stop().await;
+}
+
+/// CON-17, CON-19: a step that would always be refused is counted as failed, with the reason, and
+/// the job goes on.
+#[tokio::test]
+async fn a_job_goes_on_after_a_step_that_is_refused() {
+    let world = World::start(in_memory()).await;
+    let last = Message::new("last")
+        .with_scheduled_enqueue_time(Timestamp::parse("9999-12-31T00:00:00Z").unwrap());
+    let message = world.broker.inbound(last);
+    let entity = world.broker.entity("q").unwrap();
+    entity.call(Command::Send { message }).await.unwrap();
+    world.schedule("q", 1).await;
+    let deed = Deed::Reschedule(NewInstant::Later(TimeSpan::from_days(2)));
+    let single = JobDraft { rate: 4, ..draft(matching(""), deed) };
+    let job = world.create("q", single).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.run(&job).await;
+    let done = world.reaches(job.id, JobState::Done).await;
+    assert_eq!((done.progress.done, done.progress.failed), (1, 1));
+    assert!(done.problem.unwrap().contains("beyond the last instant"));
+    assert_eq!(world.failures(job.id, 0, 9).await.0, [(1, ActResult::WrongState)]);
+    world.stop().await;
+}
+
+/// CON-15, CON-19: jobs that a full entity refuses make way for others after some repetitions, and
+/// show the reason.
+#[tokio::test]
+async fn jobs_without_room_make_way_for_others() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 1).await;
+    let full = ["a", "b", "c", "d"];
+    for path in full {
+        world.broker.create_queue(path, QueueProperties::new()).await.unwrap();
+        world.send(path, 1).await;
+        // The receipts of 8 jobs that have not ended.
+        for number in 1..=8 {
+            let step = Some(JobStep { job: JobId(number), number: 1 });
+            let sequences = vec![SequenceNumber(99)];
+            let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+            let act = Management::Operate(OperatorCommand::Act(Box::new(act)));
+            world.access.manage(path, act).await.unwrap();
+        }
+    }
+    let mut refused = Vec::new();
+    for path in full.into_iter().chain(["q"]) {
+        let job = world.create(path, draft(listed([1]), Deed::Delete)).await;
+        let job = world.reaches(job.id, JobState::Ready).await;
+        world.run(&job).await;
+        refused.push(job.id);
+    }
+    let free = refused.pop().unwrap();
+    world.reaches(free, JobState::Done).await;
+    let waits = |job: &JobFacts| job.state == JobState::Waiting && job.problem.is_some();
+    for job in &refused {
+        while !waits(&world.job(*job).await) {
+            world.pass().await;
+        }
+    }
+    for path in full {
+        let forget = Management::Operate(OperatorCommand::ForgetJob(JobId(1)));
+        world.access.manage(path, forget).await.unwrap();
+    }
+    world.clock.advance(TimeSpan::from_seconds(30));
+    for job in refused {
+        let done = world.reaches(job, JobState::Done).await;
+        assert_eq!((done.progress.done, done.problem), (1, None));
+    }
     world.stop().await;
 }

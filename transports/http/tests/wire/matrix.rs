@@ -163,7 +163,7 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
         if path.starts_with("/sign-in") || path.starts_with("/downloads") {
             continue;
         }
-        // Any right Listen suffices for the list, which this broker has no keeper to answer.
+        // Any right Listen suffices for the list, whose answer is then shorter.
         if path == "/jobs" {
             continue;
         }
