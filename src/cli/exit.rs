@@ -22,6 +22,8 @@ Exit codes:
     };
 }
 
+/// A failure without a code of its own.
+pub const FAILURE: u8 = 1;
 /// A wrong command line or configuration.
 pub const USAGE: u8 = 2;
 /// No such queue, topic, subscription, rule, policy, message or context.

@@ -336,7 +336,11 @@ async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), 
             return Err(Failure::Reported(exit::INTERRUPTED));
         }
     };
-    let Some(preview) = &job.preview else { return show(session, flags.common.output, job) };
+    let Some(preview) = &job.preview else {
+        // The selection has failed or was cancelled.
+        show(session, flags.common.output, job)?;
+        return Err(Failure::Reported(exit::FAILURE));
+    };
     if flags.start {
         let start = JobControl::Start(preview.digest);
         let job = admin.control_job(job.id, start).await?;
@@ -407,7 +411,9 @@ async fn end(
                 note(&format!("`peeklock job failures {id}` lists the messages that stay"));
             }
             match (state, progress.done, progress.failed) {
-                (JobState::Failed, ..) => Err(Failure::Reported(exit::IN_PART)),
+                (JobState::Failed | JobState::Cancelled, ..) => {
+                    Err(Failure::Reported(exit::IN_PART))
+                }
                 (JobState::Done, 0, 1..) => Err(Failure::Reported(exit::NOTHING)),
                 (JobState::Done, _, 1..) => Err(Failure::Reported(exit::IN_PART)),
                 _ => Ok(()),
