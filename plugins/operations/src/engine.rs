@@ -38,9 +38,9 @@ pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
 const RETRY_COUNT_MAX: u32 = 10;
 /// Time for which it makes way.
 const DELAY: TimeSpan = TimeSpan::from_seconds(30);
-/// Bytes of the file of a job after which it is neither paused nor resumed. Its steps have room
-/// within the bytes that are read.
-const CONTROL_BYTES_MAX: u64 = 12 << 20;
+/// Maximum number of pauses and resumptions of a job, so that its file stays within the bytes that
+/// are read.
+const CONTROL_COUNT_MAX: u32 = 10_000;
 /// Reason of an end after a step that was not recorded.
 const STEP_IS_OPEN: &str = "the result of its last step is unknown: the step may have changed \
     messages that are not counted";
@@ -204,7 +204,7 @@ impl Engine {
             (JobControl::Cancel, _) => return Err(job.refuse("cancelled")),
         };
         if matches!(record, Record::Paused { .. } | Record::Resumed {})
-            && job.bytes > CONTROL_BYTES_MAX
+            && job.controls >= CONTROL_COUNT_MAX
         {
             let detail = "the job was paused too often; let it end, or cancel it";
             return Err(Rejection::quota_exceeded(detail));

@@ -34,6 +34,8 @@ pub(crate) struct Job {
     pub(crate) sequences: Arc<[SequenceNumber]>,
     /// Why the first step was refused of those that were.
     pub(crate) refusal: Option<Box<str>>,
+    /// Number of its pauses and resumptions.
+    pub(crate) controls: u32,
     /// Number of the last step.
     steps: u64,
     /// Bytes of its file.
@@ -68,6 +70,7 @@ impl Job {
             entity: EntityId(0),
             sequences: Arc::from([]),
             refusal: None,
+            controls: 0,
             steps: 0,
             bytes: 0,
             is_compact: false,
@@ -97,10 +100,17 @@ impl Job {
             progress: JobProgress::default(),
         };
         let (entity, sequences) = (made.entity, made.sequences.into());
-        let (steps, bytes, is_compact, is_damaged) = (0, lines.end, !is_live, false);
-        let refusal = None;
-        let mut job =
-            Self { facts, entity, sequences, refusal, steps, bytes, is_compact, is_damaged };
+        let mut job = Self {
+            facts,
+            entity,
+            sequences,
+            refusal: None,
+            controls: 0,
+            steps: 0,
+            bytes: lines.end,
+            is_compact: !is_live,
+            is_damaged: false,
+        };
         for (index, record) in records.enumerate() {
             if !job.permits(&record) {
                 job.fail_to_read(&format!("line {} of its file contradicts the others", index + 2));
@@ -208,10 +218,14 @@ impl Job {
                 }
             }
             Record::Paused { problem } => {
+                self.controls = self.controls.saturating_add(1);
                 facts.state = JobState::Paused;
                 facts.problem = problem.as_deref().map(Box::from);
             }
-            Record::Resumed {} => (facts.state, facts.problem) = (JobState::Waiting, None),
+            Record::Resumed {} => {
+                self.controls = self.controls.saturating_add(1);
+                (facts.state, facts.problem) = (JobState::Waiting, None);
+            }
             Record::Ended { at, state, problem } => {
                 facts.ended_at = Some(Timestamp::from_ticks(*at));
                 facts.state = (*state).into();

@@ -458,3 +458,26 @@ async fn jobs_without_room_make_way_for_others() {
     }
     world.stop().await;
 }
+
+/// CON-19: a job is paused and resumed 10,000 times in all, which bounds its file.
+#[tokio::test]
+async fn pauses_of_a_job_are_bounded() {
+    let world = World::start(in_memory()).await;
+    world.send("q", 2).await;
+    let slow = JobDraft { rate: 1, ..draft(matching(""), Deed::Delete) };
+    let job = world.create("q", slow).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.run(&job).await;
+    let control = async |control| {
+        let request = Management::ControlJob(job.id, control);
+        world.access.manage("", request).await.map(drop)
+    };
+    for _ in 0..5_000 {
+        control(JobControl::Pause).await.unwrap();
+        control(JobControl::Resume).await.unwrap();
+    }
+    let error = control(JobControl::Pause).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::QuotaExceeded);
+    control(JobControl::Cancel).await.unwrap();
+    world.stop().await;
+}
