@@ -202,6 +202,24 @@ fn the_commands_run_a_job() {
     assert!(code == 0 && serde_json::from_str::<Value>(&out).unwrap()["done"] == 2, "{out}");
     assert_eq!(command(&["create", "q", "delete", "--where", "", "--reason", "x"]).0, 2);
     assert_eq!(command(&["create", "q", "delete"]).0, 2);
+    for _ in 0..20 {
+        assert_eq!(ask(&server, "POST", "/queues/q/messages", &json!({ "body": "a" })).0, 201);
+    }
+    // A job that another client cancels is a failure for the command that waits for it.
+    let slow = ["create", "q", "delete", "--where", "", "--rate", "1", "--start"];
+    let (code, out, _) = std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| command(&slow));
+        let running = loop {
+            let (_, list) = ask(&server, "GET", "/jobs?top=1", &Value::Null);
+            if list["jobs"][0]["state"] == "running" {
+                break list["jobs"][0]["job"].as_str().unwrap().to_owned();
+            }
+        };
+        let cancel = format!("/jobs/{running}/cancel");
+        assert_eq!(ask(&server, "POST", &cancel, &Value::Null).0, 200);
+        waiting.join().unwrap()
+    });
+    assert!(code == 8 && out.contains("cancelled"), "{code} {out}");
     assert_eq!(command(&["pause", &id]).0, 1);
     assert_eq!(command(&["show", &"0".repeat(32)]).0, 4);
     assert_eq!(server.stop("-TERM").0, 0);
