@@ -32,7 +32,7 @@ pub(crate) struct Job {
     pub(crate) entity: EntityId,
     /// The selection; empty until the preview, and after the end.
     pub(crate) sequences: Arc<[SequenceNumber]>,
-    /// Why the first step was refused of those that were.
+    /// Reason of the first refusal of a step.
     pub(crate) refusal: Option<Box<str>>,
     /// Number of its pauses and resumptions.
     pub(crate) controls: u32,
@@ -79,7 +79,7 @@ impl Job {
     }
 
     /// Reads a job from the lines of its file; none if the first line does not describe it. A job
-    /// whose further lines are not those that this program writes has failed.
+    /// whose further lines are not as this program writes them has failed.
     pub(crate) fn from_lines(id: JobId, lines: Lines, is_live: bool) -> Option<Self> {
         let mut records = lines.records.into_iter();
         let Some(Record::Made(made)) = records.next() else { return None };

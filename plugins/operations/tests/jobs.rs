@@ -390,7 +390,7 @@ async fn a_job_is_not_forgotten_before_its_end() {
     world.stop().await;
 }
 
-/// CON-17, CON-19: a step that would always be refused is counted as failed, with the reason, and
+/// CON-19: a step that would always be refused is counted as failed, with the reason, and
 /// the job goes on.
 #[tokio::test]
 async fn a_job_goes_on_after_a_step_that_is_refused() {
