@@ -129,7 +129,7 @@ pub fn unreadable_state(state: &ContentRef) -> Rejection {
 fn unreadable(name: &str, is_unavailable: bool) -> Rejection {
     match is_unavailable {
         true => Rejection::server_busy(format!(
-            "{name} cannot be read because the store is not available; try again later"
+            "{name} cannot be read because the store is not available; wait 10 s and retry"
         )),
         false => Rejection::internal(format!("{name} cannot be read")),
     }

@@ -174,7 +174,9 @@ impl Handler<IdBlockResult> for NamespaceActor {
             Err(error) => {
                 tracing::error!(%error, "could not reserve ids for new entities");
                 let reason = match error.is_unavailable() {
-                    true => Rejection::server_busy("the store is not available; try again later"),
+                    true => {
+                        Rejection::server_busy("the store is not available; wait 10 s and retry")
+                    }
                     false => Rejection::internal("the store failed"),
                 };
                 let lost = waiting.into_iter().map(|waits| {
