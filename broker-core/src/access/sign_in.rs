@@ -226,7 +226,7 @@ impl Access {
     }
 
     /// Unlocks the console token of an administrator for 15 minutes, and no longer than the token
-    /// lasts (CON-73). Unlocking again begins the time anew. Returns the new role.
+    /// lasts (CON-73). Unlocking again restarts the time. Returns the new role.
     ///
     /// # Errors
     /// `Unauthorized` if the token is not in force; `InvalidOperation` without the console token of

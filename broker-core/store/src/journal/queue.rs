@@ -235,7 +235,7 @@ impl Lead<'_> {
     /// Takes the job if it is the only one. Otherwise all are left to the committer.
     pub(super) fn take_only_job(&mut self) -> Option<CommitJob> {
         let mut state = self.queue.lock();
-        // The only job may be that of another owner, if the submission was refused.
+        // If the submission was refused, another owner may have added the only job.
         if state.jobs.len() > 1 || !matches!(state.jobs.front(), Some(CommitJob::Submit(..))) {
             return None;
         }

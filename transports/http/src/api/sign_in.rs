@@ -230,7 +230,7 @@ pub(super) async fn unlock_or_lock(
 /// Work as admin for the next 15 minutes.
 ///
 /// With `console.unlock`, the console token of an admin has the role viewer until it is unlocked.
-/// Unlocking again begins the time anew.
+/// Unlocking again restarts the time.
 #[utoipa::path(post, operation_id = "unlock", path = "/sign-in/unlock", tag = "console",
     responses((status = 200, body = StandingView), (status = "default", body = Problem)))]
 pub(super) async fn unlock(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
