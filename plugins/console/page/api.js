@@ -43,7 +43,7 @@ export const hasEnded = new Store(false);
 
 /**
  * Role of this page, once it is known: `viewer`, `operator`, `admin`, or none.
- * @type {Store<{ role?: string, policy?: string, isSignedIn: boolean, endsAtUtc?: string } | undefined>}
+ * @type {Store<{ role?: string, policy?: string, isSignedIn: boolean, endsAtUtc?: string, isLocked?: boolean, unlockedUntilUtc?: string } | undefined>}
  */
 export const standing = new Store(undefined);
 
