@@ -97,7 +97,7 @@ async fn the_parts_of_the_host_are_in_use() {
     // The directory has no journal.
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name();
-        assert!(["audit", "series"].map(OsStr::new).contains(&&*name), "{name:?}");
+        assert!(["audit", "jobs", "series"].map(OsStr::new).contains(&&*name), "{name:?}");
     }
     broker.stop(Duration::ZERO).await.unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

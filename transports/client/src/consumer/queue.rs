@@ -14,7 +14,7 @@ use peeklock_core::command::ReceivedMessage;
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::LockToken;
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::handler::{Delivery, Handler, Origin};
 use super::outcome::{PendingSettlement, outcome_of, unreadable};
@@ -112,20 +112,29 @@ async fn work<H: Handler<Delivery>>(
     WaitingMessage { held, message }: WaitingMessage,
 ) -> Done {
     let sub_queue = message.facts.sub_queue;
-    let loaded = match Received::load(&message).await {
-        Ok(loaded) => loaded,
-        Err(reason) => return Done { held, outcome: Err(unreadable(sub_queue, &reason)) },
+    // The handler's future is pinned in one place: it is large, and each move would enlarge the
+    // allocation per message by its size.
+    let mut handling = pin!(None);
+    let mut outcome = Ok(());
+    let (trace, span) = match Received::load(&message).await {
+        Ok(message) => {
+            let trace = TraceContext::of(message.message());
+            let span = span::of(path, &message, trace.as_ref());
+            traces.go_on(&span, trace.as_ref());
+            let delivery = Delivery { message, origin };
+            handling.set(Some(async { handler.handle(delivery).await }));
+            (trace, span)
+        }
+        Err(reason) => {
+            outcome = Err(unreadable(sub_queue, &reason));
+            (None, Span::none())
+        }
     };
     // Frees the message's place in the store before the handler runs.
     drop(message);
-    let trace = TraceContext::of(loaded.message());
-    let span = span::of(path, &loaded, trace.as_ref());
-    traces.go_on(&span, trace.as_ref());
-    let delivery = Delivery { message: loaded, origin };
-    // The handler's future is pinned in one place: it is large, and each move would enlarge the
-    // allocation per message by its size.
-    let handling = pin!(async { handler.handle(delivery).await });
-    let outcome = TraceContext::within(trace, outcome_of(handling)).instrument(span).await;
+    if let Some(handling) = handling.as_pin_mut() {
+        outcome = TraceContext::within(trace, outcome_of(handling)).instrument(span).await;
+    }
     Done { held, outcome }
 }
 
