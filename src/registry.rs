@@ -109,7 +109,7 @@ pub const JOBS_FOLDER: &str = "jobs";
 /// Opens the jobs of operators: in the data directory, or in memory for a broker without one.
 pub fn jobs(loaded: &Loaded) -> io::Result<Arc<dyn JobRunner>> {
     if loaded.config.server.ephemeral {
-        return Ok(Arc::new(Operations::in_memory()?));
+        return Ok(Arc::new(Operations::in_memory()));
     }
     let folder = Path::new(&loaded.config.server.data_dir).join(JOBS_FOLDER);
     Ok(Arc::new(Operations::open(&folder)?))

@@ -15,6 +15,7 @@ use peeklock_model::inspect::HeadStates;
 use peeklock_words::search::Where;
 
 use crate::command::{ActResult, ActedMessage, Deed, Settlement};
+use crate::condition::Condition;
 use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::ids::{JobId, SequenceNumber};
@@ -137,7 +138,7 @@ pub struct JobFacts {
     pub trial: Option<u32>,
     /// Its state.
     pub state: JobState,
-    /// Why the job pauses, has failed, or cannot continue for now.
+    /// Why the job pauses, waits or has failed.
     pub problem: Option<Box<str>>,
     /// Instant of the request.
     pub created_at: Timestamp,
@@ -206,6 +207,12 @@ pub struct JobProgress {
     pub done: u64,
     /// Number of messages whose deed was not done.
     pub failed: u64,
+}
+
+/// Refuses a request for a job that does not exist.
+#[must_use]
+pub fn unknown_job(job: JobId) -> Rejection {
+    Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
 }
 
 /// Page of jobs.

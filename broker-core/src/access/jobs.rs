@@ -6,14 +6,13 @@ use std::sync::Arc;
 use super::Access;
 use crate::audited::log_failure;
 use crate::broker::Broker;
-use crate::condition::Condition;
 use crate::contract::JobKeeper;
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
 use crate::error::{BrokerError, Rejection};
 use crate::findings::{Findings, Found};
 use crate::ids::{JobId, TrackingId};
-use crate::jobs::{JobControl, JobDraft, JobFacts, JobPage, JobQuery};
+use crate::jobs::{JobControl, JobDraft, JobFacts, JobPage, JobQuery, unknown_job};
 use crate::management::Managed;
 use crate::path::{EntityAddress, PathKey};
 use crate::survey::ReadableKeys;
@@ -151,8 +150,4 @@ fn page(
     let next = shown.last().filter(|_| shown.len() < rest.len()).map(|(id, _)| *id);
     let jobs = shown.iter().filter_map(|(id, _)| keeper.describe(*id)).collect();
     JobPage { jobs, total, next }
-}
-
-fn unknown_job(job: JobId) -> Rejection {
-    Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
 }

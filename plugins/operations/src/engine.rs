@@ -19,7 +19,7 @@ use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{
     JobControl, JobDraft, JobFacts, JobFailurePage, JobState, RUNNING_JOB_COUNT_MAX,
-    WAITING_JOB_COUNT_MAX,
+    WAITING_JOB_COUNT_MAX, unknown_job,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_core::{Broker, Entity};
@@ -32,7 +32,7 @@ use crate::record::{EndState, Record};
 use crate::selection::{SelectionError, Selector};
 use crate::table::{ENDED_TIME, Entry, Table};
 
-/// Time after which a step that was refused for now is repeated.
+/// Time after which a refused step is repeated, if it may succeed then.
 pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
 /// Number of refusals after which a job makes way for others.
 const RETRY_COUNT_MAX: u32 = 10;
@@ -121,7 +121,7 @@ impl Engine {
             Request::Control(job, control, answer) => {
                 let waiting = |entry: &mut Entry| entry.is_busy.then_some(entry.pending.len());
                 match self.table.with(job, waiting) {
-                    None => drop(answer.send(Err(unknown(job)))),
+                    None => drop(answer.send(Err(unknown_job(job)))),
                     Some(Some(PENDING_COUNT_MAX..)) => {
                         let detail = "too many requests wait for the job; try again later";
                         drop(answer.send(Err(Rejection::server_busy(detail))));
@@ -164,7 +164,7 @@ impl Engine {
 
     /// Changes the state of a job that does not work.
     fn control(&self, id: JobId, control: JobControl) -> Result<JobFacts, Rejection> {
-        let job = self.table.get(id).ok_or_else(|| unknown(id))?;
+        let job = self.table.get(id).ok_or_else(|| unknown_job(id))?;
         let (facts, now) = (&job.facts, self.broker.now());
         let record = match (control, facts.state) {
             (JobControl::Start(digest), state) => {
@@ -214,7 +214,7 @@ impl Engine {
             self.drafts.borrow_mut().retain(|(draft, _)| *draft != id);
         }
         self.has_changes.notify_one();
-        self.table.get(id).map(|job| job.facts).ok_or_else(|| unknown(id))
+        self.table.get(id).map(|job| job.facts).ok_or_else(|| unknown_job(id))
     }
 
     fn end(&self, state: EndState, problem: Option<String>) -> Record {
@@ -299,7 +299,7 @@ impl Engine {
                         Err(error) if error.condition() == Condition::EntityNotFound => {
                             self.end(EndState::Failed, Some(error.detail().to_owned()))
                         }
-                        Err(error) if is_for_now(&error) => {
+                        Err(error) if may_succeed_later(&error) => {
                             // The step has a receipt, so it can be repeated.
                             retries += 1;
                             let is_last = retries == RETRY_COUNT_MAX;
@@ -458,10 +458,6 @@ impl Engine {
 }
 
 /// Whether the step may succeed later: an overload, a full store or queue, or an unknown outcome.
-fn is_for_now(error: &BrokerError) -> bool {
+fn may_succeed_later(error: &BrokerError) -> bool {
     error.retryable() || error.condition() == Condition::QuotaExceeded
-}
-
-pub(crate) fn unknown(job: JobId) -> Rejection {
-    Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
 }

@@ -59,11 +59,9 @@ impl Operations {
     }
 
     /// Keeps jobs in memory, for a broker without a data directory.
-    ///
-    /// # Errors
-    /// None; the result has the form of [`Operations::open`].
-    pub fn in_memory() -> io::Result<Self> {
-        Ok(Self::new(Table::open(Shelf::Memory(Mutex::default()), ENDED_MEMORY_MAX)?))
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::new(Table::new(Shelf::Memory(Mutex::default()), ENDED_MEMORY_MAX))
     }
 
     fn new(table: Table) -> Self {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::JobId;
-use peeklock_core::inspect::{JobControl, JobFacts, JobFailurePage, JobState};
+use peeklock_core::inspect::{JobControl, JobFacts, JobFailurePage, JobState, unknown_job};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
-use crate::engine::{Answer, unknown};
+use crate::engine::Answer;
 use crate::job::{ENDED, Job, LIVE, failure_page, file_name, parse_file_name};
 use crate::record::{Record, read_lines};
 use crate::shelf::{Shelf, ShelfError};
@@ -68,15 +68,19 @@ impl Entry {
 }
 
 impl Table {
-    /// Reads all jobs.
-    pub(crate) fn open(shelf: Shelf, ended_bytes_max: u64) -> io::Result<Self> {
-        let table = Self {
+    pub(crate) fn new(shelf: Shelf, ended_bytes_max: u64) -> Self {
+        Self {
             jobs: Mutex::default(),
             shelf,
             ended_bytes_max,
             failure: Mutex::default(),
             ended: Mutex::default(),
-        };
+        }
+    }
+
+    /// Reads all jobs.
+    pub(crate) fn open(shelf: Shelf, ended_bytes_max: u64) -> io::Result<Self> {
+        let table = Self::new(shelf, ended_bytes_max);
         let names = table.shelf.list()?;
         let mut files: Vec<_> = names.iter().filter_map(|name| parse_file_name(name)).collect();
         // The file of an ended job comes before the file that it replaces.
@@ -233,7 +237,7 @@ impl Table {
                 let is_kept = entry.job.facts.preview.is_some();
                 (file_name(id, LIVE), entry.job.bytes, is_kept)
             })
-            .ok_or_else(|| unknown(id))?;
+            .ok_or_else(|| unknown_job(id))?;
         let bytes = record.line();
         // A job without a preview has no file.
         if is_kept {
@@ -327,7 +331,7 @@ impl Table {
         skip: u32,
         count_max: u32,
     ) -> Result<JobFailurePage, Rejection> {
-        let job = self.get(id).ok_or_else(|| unknown(id))?;
+        let job = self.get(id).ok_or_else(|| unknown_job(id))?;
         if job.facts.preview.is_none() {
             return Ok(JobFailurePage { failures: Vec::new(), total: 0, next: None });
         }

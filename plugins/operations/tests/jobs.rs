@@ -22,7 +22,7 @@ use peeklock_operations::Operations;
 use world::{World, draft, listed, matching};
 
 fn in_memory() -> Arc<Operations> {
-    Arc::new(Operations::in_memory().unwrap())
+    Arc::new(Operations::in_memory())
 }
 
 /// CON-12, CON-13, CON-14: a job selects its messages first, and changes exactly these when it is

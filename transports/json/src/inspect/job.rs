@@ -119,7 +119,7 @@ pub struct JobView {
     pub path: String,
     /// Its state.
     pub state: JobStateName,
-    /// Why the job pauses, has failed, or cannot continue for now.
+    /// Why the job pauses, waits or has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Change of each message.
