@@ -2,12 +2,12 @@
 //! `cli.rs` dispatches to it.
 
 use clap::{Args, Subcommand};
-use peeklock::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, NewInstant};
+use peeklock::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed};
 use peeklock::ids::SequenceNumber;
 use peeklock::time::TimeSpan;
 use peeklock::websocket::client::acted_to_json;
 
-use super::arguments::{When, sequence_number, span_of, when};
+use super::arguments::{When, new_instant, sequence_number, span_of, when};
 use super::connect::{Common, Output, Patience};
 use super::job::problem;
 use super::message::counted;
@@ -147,13 +147,8 @@ pub fn run(command: &MessageCommand) -> Result<(), Failure> {
         }),
         MessageCommand::Undefer(target) => act(target, |_| ("undeferred", Deed::Undefer)),
         MessageCommand::Reschedule(flags) => act(&flags.target, |now| {
-            let to = match &flags.to {
-                To { at: Some(at), .. } => NewInstant::At(at.from(now)),
-                To { later: Some(shift), .. } => NewInstant::Later(*shift),
-                To { earlier: Some(shift), .. } => NewInstant::Earlier(*shift),
-                To { now: _, .. } => NewInstant::Now,
-            };
-            ("rescheduled", Deed::Reschedule(to))
+            let To { at, later, earlier, now: _ } = flags.to;
+            ("rescheduled", Deed::Reschedule(new_instant(at, later, earlier, now)))
         }),
     }
 }

@@ -1,6 +1,7 @@
 //! Arguments that several commands share. Each names the unit or form that it expects in its error.
 
 use clap::Args;
+use peeklock::command::NewInstant;
 use peeklock::description::EntityStatus;
 use peeklock::path::{EntityAddress, EntityName, SubQueue, dead_letter_path, subscription_path};
 use peeklock::time::{TimeSpan, Timestamp};
@@ -25,6 +26,21 @@ impl Source {
 
     pub const fn is_dead_letter(&self) -> bool {
         self.dead_letter
+    }
+}
+
+/// New time of a scheduled message: an instant, a shift, or `now` without any.
+pub fn new_instant(
+    at: Option<When>,
+    later: Option<TimeSpan>,
+    earlier: Option<TimeSpan>,
+    now: Timestamp,
+) -> NewInstant {
+    match (at, later, earlier) {
+        (Some(at), ..) => NewInstant::At(at.from(now)),
+        (_, Some(shift), _) => NewInstant::Later(shift),
+        (.., Some(shift)) => NewInstant::Earlier(shift),
+        _ => NewInstant::Now,
     }
 }
 

@@ -16,7 +16,7 @@ use peeklock::path::dead_letter_path;
 use peeklock::time::TimeSpan;
 use peeklock_json::{JobStateName, JobView, JsonName as _};
 
-use super::arguments::{When, sequence_number, span_of, when};
+use super::arguments::{When, new_instant, sequence_number, span_of, when};
 use super::connect::{CommandConnection, Common, Output, Patience};
 use super::inspect::{Rows, State, ask, print_table};
 use super::listing::objects;
@@ -288,12 +288,10 @@ impl CreateFlags {
                 Deed::DeadLetter { reason, description }
             }
             DeedName::Undefer => Deed::Undefer,
-            DeedName::Reschedule => Deed::Reschedule(match (self.at, self.later, self.earlier) {
-                (Some(at), ..) => NewInstant::At(at.from(session.client.now())),
-                (_, Some(shift), _) => NewInstant::Later(shift),
-                (.., Some(shift)) => NewInstant::Earlier(shift),
-                _ => NewInstant::Now,
-            }),
+            DeedName::Reschedule => {
+                let now = session.client.now();
+                Deed::Reschedule(new_instant(self.at, self.later, self.earlier, now))
+            }
         })
     }
 
