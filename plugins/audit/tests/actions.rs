@@ -441,8 +441,8 @@ async fn searches_have_entries() {
     stop(broker).await;
 }
 
-/// CON-23, CON-71: sign-ins and sign-outs have entries with the role; failed sign-ins have one
-/// each, within a bound.
+/// CON-23, CON-71, CON-73: sign-ins, unlocks and sign-outs have entries with the role; failed
+/// sign-ins have one each, within a bound.
 #[tokio::test]
 async fn sign_ins_have_entries() {
     let broker = broker(trail(false)).await;
@@ -450,21 +450,23 @@ async fn sign_ins_have_entries() {
     let with_token = broker.access(Principal::anonymous().with_token(&*signed_in.token));
     let with_token = with_token.with_console_token();
     with_token.manage("orders", Management::CreateQueue(Box::default())).await.unwrap();
+    with_token.with_locked_tokens().unlock().await.unwrap();
     with_token.sign_out().await.unwrap();
     let lines = page(&access(&broker)).await;
     let facts = |line: &serde_json::Value| {
         ["operation", "stage", "role", "policy"].map(|name| line[name].as_str().unwrap().to_owned())
     };
-    let expected = ["signIn", "createEntity", "signOut"].into_iter().flat_map(|operation| {
-        ["begin", "end"].map(|stage| [operation, stage, "admin", "ops"].map(str::to_owned))
-    });
+    let expected =
+        ["signIn", "createEntity", "unlock", "signOut"].into_iter().flat_map(|operation| {
+            ["begin", "end"].map(|stage| [operation, stage, "admin", "ops"].map(str::to_owned))
+        });
     assert_eq!(lines.iter().map(facts).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 
     let stranger = broker.access(Principal::anonymous().with_token("bad"));
     for _ in 0..30 {
         assert!(stranger.allow_sign_in().await.is_err());
     }
-    let failed: Vec<_> = page(&access(&broker)).await.split_off(6);
+    let failed: Vec<_> = page(&access(&broker)).await.split_off(8);
     assert_eq!(failed.len(), 10);
     assert!(failed.iter().all(|line| line["result"] == "Unauthorized" && line["stage"] == "end"));
     stop(broker).await;

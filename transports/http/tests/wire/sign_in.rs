@@ -256,7 +256,7 @@ async fn every_operation_against_every_role() {
     server.stop().await;
 }
 
-/// CON-73, CON-23: with `console.unlock` the token of an admin has the role viewer until it is
+/// CON-73: with `console.unlock` the token of an admin has the role viewer until it is
 /// unlocked, for 15 minutes or until it is locked again. Signed tokens keep their rights, and a
 /// client without credentials is never admin.
 #[tokio::test]
