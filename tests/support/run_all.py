@@ -31,7 +31,7 @@ LINES_MAX = 100
 
 running = set()
 # What each failed binary says about its failed tests.
-failures = {}
+failures = []
 is_ending = False
 
 
@@ -94,7 +94,7 @@ def passes(binary, priority=()) -> bool:
     if process.returncode != 0:
         # `failures:` is printed twice: before the output of the failed tests, and before their names.
         report = output.partition("\nfailures:\n")[2] or output
-        failures[name] = "\n".join(report.splitlines()[:LINES_MAX])
+        failures.append((name, "\n".join(report.splitlines()[:LINES_MAX])))
     return process.returncode == 0
 
 
@@ -135,7 +135,7 @@ def main() -> int:
     finally:
         end_all()
     failed = [name for (name, _, _), is_passed in passed.items() if not is_passed]
-    for name, report in failures.items():
+    for name, report in failures:
         print(f"test: {name} failed:\n{report}\n")
     print(f"test: {len(passed)} binaries ran; failed: {', '.join(failed) or 'none'}", flush=True)
     return 1 if failed else 0
