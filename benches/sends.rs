@@ -1,7 +1,13 @@
-//! Measures durable sends in process, with the journal as it is and with one that leaves every
+//! Benchmark of durable sends in process, with the journal as it is and with one that leaves every
 //! batch to its own threads, in turn (decision 46).
+//!
+//! `cargo bench --bench sends`
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark that goes wrong has no figure"
+)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -128,9 +134,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-#[tokio::test]
-#[ignore = "a measurement: --ignored --nocapture prints it"]
-async fn durable_sends_with_and_without_commits_of_the_arbiter() {
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
     for (clients, count) in [(1, 2_000), (4, 4_000), (64, 20_000), (512, 40_000)] {
         let mut costs: [Vec<Cost>; 2] = Default::default();
         for round in 0..2 * ROUNDS {
@@ -143,7 +148,7 @@ async fn durable_sends_with_and_without_commits_of_the_arbiter() {
         }
         for (costs, name) in costs.iter().zip(["store's threads", "arbiter"]) {
             let of = |at: usize| median(costs.iter().map(|cost| cost[at]).collect());
-            eprintln!(
+            println!(
                 "{clients} clients, {name}: p50 {:.0} us, p99 {:.0} us; a message takes {:.1} us of \
                  CPU, {:.2} waits of threads, {:.1} us",
                 of(0),
@@ -156,7 +161,7 @@ async fn durable_sends_with_and_without_commits_of_the_arbiter() {
         let ratio = |at: usize| {
             median(costs[1].iter().zip(&costs[0]).map(|(new, old)| new[at] / old[at]).collect())
         };
-        eprintln!(
+        println!(
             "{clients} clients, ratio: p50 {:.2}, CPU {:.2}, waits {:.2}, time {:.2}",
             ratio(0),
             ratio(2),
