@@ -98,12 +98,22 @@ impl Shared {
         &self,
         mut call: impl AsyncFnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        let mut began_at = None;
         loop {
             let error = match call().await {
                 Err(error) if error.is_unavailable() => error,
-                result => return result,
+                result => {
+                    if let Some(began_at) = began_at {
+                        let outage = self.clock.now().since(began_at).to_std();
+                        tracing::info!(?outage, "the store is available again");
+                    }
+                    return result;
+                }
             };
-            tracing::debug!(%error, "a call of the store is repeated");
+            if began_at.is_none() {
+                tracing::warn!(%error, "the store is not available; its work is repeated until it is");
+                began_at = Some(self.clock.now());
+            }
             let mut is_stopping = self.is_stopping.subscribe();
             tokio::select! {
                 () = self.clock.sleep_until(self.clock.now().plus(OUTAGE_PAUSE)) => {}

@@ -483,10 +483,14 @@ OUTAGES = [
      "if reason.condition() == Condition::ServerBusy {", "if false {"),
     ("a call of the store is repeated after an outage", "CLU-21", "src/shared.rs",
      "Err(error) if error.is_unavailable() => error,", "Err(error) if error.is_unavailable() && false => error,"),
-    ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/recovery.rs",
-     "                entity.failures.clear();\n", ""),
+    ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/rebuild.rs",
+     "entity.failures.extend((!by_outage).then_some(now));", "let _ = by_outage;\n        entity.failures.push_back(now);"),
     ("contents of another shard are stored again", "CLU-13", "src/transfer/contents.rs",
      "if !shares_contents {", "if false {"),
+    ("a deletion is repeated after an outage", "CLU-21", "src/actor/namespace/write.rs",
+     "(State::Deleting, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Deleting, Err(error)) if error.is_unavailable() && false => {"),
+    ("a creation is undone after an outage", "CLU-28", "src/actor/namespace/write.rs",
+     "(State::Undoing, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Undoing, Err(error)) if error.is_unavailable() && false => {"),
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.

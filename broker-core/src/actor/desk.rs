@@ -33,8 +33,8 @@ pub(super) struct TreeEntry {
     members: RefCell<HashMap<MemberNumber, Recipient<TreeNews>>>,
     /// Number of its actors that drive a machine.
     running: Cell<usize>,
-    /// Reason for the end of the tree.
-    failure: RefCell<Option<String>>,
+    /// Reason for the end of the tree, and whether it is an outage of the store.
+    failure: RefCell<Option<(String, bool)>>,
     dirty: Cell<bool>,
 }
 
@@ -153,7 +153,7 @@ impl Desk {
     pub(super) fn fail(&self, at: u64, why: &str) {
         let Some(entry) = self.entry_of(at) else { return };
         entry.running.set(entry.running.get().saturating_sub(1));
-        entry.end(why);
+        entry.end(why, false);
         self.report_if_ended(at, &entry);
     }
 
@@ -250,7 +250,7 @@ impl Desk {
                     tracing::error!(entity_id = entry.id.0, %error, "append failed");
                     // Actors are notified first: a client that learns of the failure and retries
                     // must not reach the failed machine.
-                    entry.end(&error.to_string());
+                    entry.end(&error.to_string(), error.is_unavailable());
                     entry.tree.borrow_mut().note_lost(stage);
                 }
             }
@@ -262,7 +262,7 @@ impl Desk {
     /// Reports the end of a tree to the namespace, once none of its machines is driven and no batch
     /// is on its way.
     fn report_if_ended(&self, at: u64, entry: &TreeEntry) {
-        let Some(why) = entry.failure.borrow().clone() else { return };
+        let Some((why, by_outage)) = entry.failure.borrow().clone() else { return };
         if entry.running.get() > 0 || entry.tree.borrow().is_submitting() {
             return;
         }
@@ -271,17 +271,17 @@ impl Desk {
         for actor in entry.members.borrow().values() {
             actor.do_send(TreeNews::StoreFailed(why.clone()));
         }
-        entry.namespace.do_send(TreeFailed { id: entry.id, why });
+        entry.namespace.do_send(TreeFailed { id: entry.id, why, by_outage });
     }
 }
 
 impl TreeEntry {
     /// Ends the tree: notifies all its actors, and drops staged changes.
-    fn end(&self, why: &str) {
+    fn end(&self, why: &str, by_outage: bool) {
         if self.failure.borrow().is_some() {
             return;
         }
-        *self.failure.borrow_mut() = Some(why.to_owned());
+        *self.failure.borrow_mut() = Some((why.to_owned(), by_outage));
         for actor in self.members.borrow().values() {
             actor.do_send(TreeNews::StoreFailed(why.to_owned()));
         }

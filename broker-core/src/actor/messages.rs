@@ -88,6 +88,8 @@ pub(super) struct IdleElapsed(pub(super) EntityId);
 pub(super) struct TreeFailed {
     pub(super) id: EntityId,
     pub(super) why: String,
+    /// Whether the store was not available, which is no fault of the tree.
+    pub(super) by_outage: bool,
 }
 
 /// The session is no longer held, or its tree has ended.

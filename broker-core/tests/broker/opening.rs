@@ -8,12 +8,14 @@ use peeklock_core::Broker;
 use peeklock_core::clock::{Clock as _, ManualClock};
 use peeklock_core::command::{Command, Outcome};
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Right, Rights};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::message::Message;
+use peeklock_core::policies::PolicyUpdate;
 use peeklock_core::store::Shard;
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_store_testing::{Fate, FaultStore};
+use peeklock_store_testing::{Crash, Fate, FaultStore};
 
 /// A broker with one arbiter, two queues in different shards, and a topic in the shard of the
 /// first one.
@@ -184,13 +186,13 @@ async fn send_in_the_end(broker: Broker, path: &'static str) {
     }
 }
 
-/// Lets a batch of a queue fail, so that its tree ends.
-async fn fail(broker: &Broker, store: &FaultStore, path: &'static str) {
+/// Lets a batch of a queue fail with this fate, so that its tree ends.
+async fn fail_by(fate: Fate, broker: &Broker, store: &FaultStore, path: &'static str) {
     let shard = shard_of(broker, path);
     store.complete_at_once(false);
     let lost = tokio::spawn(send(broker.clone(), path));
     yield_until(|| store.queued(shard) > 0).await;
-    store.complete_next(shard, Fate::Fail);
+    store.complete_next(shard, fate);
     store.complete_at_once(true);
     let lost = lost.await.unwrap().unwrap_err();
     assert_eq!(lost.condition(), Condition::InternalError);
@@ -203,13 +205,123 @@ async fn entities_outlast_outages_of_the_store() {
     let (broker, store, clock) = start_with_clock().await;
     store.hold_answers();
     for _ in 0..5 {
-        fail(&broker, &store, "first").await;
+        fail_by(Fate::GiveUp { landed: false }, &broker, &store, "first").await;
         let sent = send_in_the_end(broker.clone(), "first");
         let ((), failure_count) = through_outage((&store, &clock), sent).await;
         assert!(failure_count >= 3, "the shard, the records, and their end: {failure_count}");
     }
     assert_eq!(broker.describe_queue("first").await.unwrap().counts.active, 5);
     broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// CLU-21: an outage that is over before the shard is taken over again is no failure of the entity
+/// either.
+#[tokio::test]
+async fn short_outages_close_no_entity() {
+    let (broker, store) = start().await;
+    for landed in [false, true, false, true, false] {
+        fail_by(Fate::GiveUp { landed }, &broker, &store, "first").await;
+        send_in_the_end(broker.clone(), "first").await;
+    }
+    assert_eq!(broker.describe_queue("first").await.unwrap().counts.active, 7);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// Runs `work`, while the store gives up its first two batches in turn, and stores all others.
+async fn while_given_up<T: Send + 'static>(
+    store: &FaultStore,
+    landed: [bool; 2],
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    store.complete_at_once(false);
+    let work = tokio::spawn(work);
+    let mut fates = landed.into_iter();
+    yield_until(|| {
+        for shard in [Shard(0), Shard(1)] {
+            if store.queued(shard) > 0 {
+                let fate = fates.next().map_or(Fate::Store, |landed| Fate::GiveUp { landed });
+                store.complete_next(shard, fate);
+            }
+        }
+        work.is_finished()
+    })
+    .await;
+    assert_eq!(fates.next(), None, "not so many batches");
+    store.complete_at_once(true);
+    work.await.unwrap()
+}
+
+/// The broker of the next process, over the records in the store.
+async fn restart(broker: Broker, store: &FaultStore) -> (Broker, Arc<FaultStore>) {
+    broker.stop(Duration::ZERO).await.unwrap();
+    let store = store.crash(Crash::Loses);
+    let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
+    (builder.start().await.unwrap(), store)
+}
+
+const LANDED: [[bool; 2]; 4] = [[false, false], [false, true], [true, false], [true, true]];
+
+/// CLU-21, ENT-32: a deletion is repeated until the store answers. Nothing of the entity is left.
+#[tokio::test]
+async fn deletion_is_repeated_after_an_outage() {
+    for landed in LANDED {
+        let (broker, store) = start().await;
+        send(broker.clone(), "first").await.unwrap();
+        let deleting = broker.clone();
+        let delete = async move { deleting.delete_entity("first").await };
+        while_given_up(&store, landed, delete).await.unwrap();
+        assert!(broker.entity("first").is_err());
+        broker.create_queue("first", QueueUpdate::default()).await.unwrap();
+        let (broker, _) = restart(broker, &store).await;
+        assert_eq!(broker.describe_queue("first").await.unwrap().counts.active, 0);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// CLU-21, CLU-28: a creation of unknown outcome is undone until the store answers. Later creations
+/// of its path wait, and a restart finds one entity there.
+#[tokio::test]
+async fn creation_is_undone_after_an_outage() {
+    for landed in LANDED {
+        let (broker, store) = start().await;
+        let creating = broker.clone();
+        let create = async move {
+            let failed = creating.create_queue("third", QueueUpdate::default()).await;
+            let again = creating.create_queue("third", QueueUpdate::default()).await;
+            (failed.map(drop), again.map(drop))
+        };
+        let (failed, again) = while_given_up(&store, landed, create).await;
+        assert_eq!(failed.unwrap_err().condition(), Condition::InternalError, "{landed:?}");
+        again.unwrap();
+        send(broker.clone(), "third").await.unwrap();
+        let (broker, _) = restart(broker, &store).await;
+        assert_eq!(broker.describe_queue("third").await.unwrap().counts.active, 1);
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
+/// CLU-21, SEC-05: a change of policies that was given up during an outage is undone until the
+/// store answers, and the broker stays healthy.
+#[tokio::test]
+async fn policies_are_restored_after_an_outage() {
+    for landed in LANDED {
+        let (broker, store) = start().await;
+        let changing = broker.clone();
+        let change = async move {
+            let rights = Some(Rights::of(Right::Send));
+            let properties = PolicyUpdate { rights, ..PolicyUpdate::default() };
+            let failed = changing.create_policy("", "made", properties).await;
+            // The undoing has ended when another change is allowed.
+            while changing.create_queue("last", QueueUpdate::default()).await.is_err() {}
+            failed.map(drop)
+        };
+        let failed = while_given_up(&store, landed, change).await;
+        assert_eq!(failed.unwrap_err().condition(), Condition::InternalError, "{landed:?}");
+        let (broker, _) = restart(broker, &store).await;
+        let names = broker.policies("").unwrap();
+        assert!(names.iter().all(|policy| &*policy.name != "made"), "{landed:?}: {names:?}");
+        broker.stop(Duration::ZERO).await.unwrap();
+    }
 }
 
 /// FND-03, FWD-10: while the store cannot report the result of a transfer, the source keeps its
@@ -261,7 +373,7 @@ async fn source_waits_while_the_result_of_a_transfer_is_not_available() {
 async fn broker_stops_during_an_outage() {
     let (broker, store, _) = start_with_clock().await;
     store.hold_answers();
-    fail(&broker, &store, "first").await;
+    fail_by(Fate::Fail, &broker, &store, "first").await;
     yield_until(|| store.held_answer_count() > 0).await;
     store.refuse_answer();
     broker.stop(Duration::ZERO).await.unwrap();

@@ -50,17 +50,22 @@ struct PoliciesRestoreResult {
 impl NamespaceActor {
     /// Creates a first policy if the namespace has none (SEC-04).
     pub(super) fn begin_policies(&mut self, itself: Addr<Self>) {
-        if !self.makes_root_policy {
-            return;
+        if self.makes_root_policy {
+            self.opening += 1;
+            self.write_root_policy(itself);
         }
+    }
+
+    /// Stores a first policy; after an outage again, since nothing of the first attempt is known.
+    pub(super) fn write_root_policy(&mut self, itself: Addr<Self>) {
         let policy = match root(self.shared.clock.now()) {
             Ok(policy) => policy,
             Err(reason) => {
                 self.shared.health.fail(reason.detail());
+                self.note_opened();
                 return;
             }
         };
-        self.opening += 1;
         self.write_policies(NAMESPACE, vec![Arc::new(policy)], None, itself);
     }
 
@@ -212,6 +217,10 @@ impl Handler<PoliciesWriteResult> for NamespaceActor {
                     answer.send(Ok(()));
                 }
             }
+            Err(error) if is_first && error.is_unavailable() && !self.stopping => {
+                self.when_recovered(id, AfterRecovery::WriteRootPolicy, context.address());
+                return;
+            }
             Err(error) => {
                 tracing::error!(entity_id = id.0, %error, "policies could not be written");
                 if is_first {
@@ -234,8 +243,12 @@ impl Handler<PoliciesRestoreResult> for NamespaceActor {
     fn handle(
         &mut self,
         PoliciesRestoreResult { id, result }: PoliciesRestoreResult,
-        _: &mut Self::Context,
+        context: &mut Self::Context,
     ) {
+        if result.as_ref().is_err_and(StoreError::is_unavailable) && !self.stopping {
+            self.when_recovered(id, AfterRecovery::RestorePolicies, context.address());
+            return;
+        }
         self.policies_in_flight.remove(&id);
         if let Err(error) = result {
             // The stored policies may differ from those in force, so a withdrawn key could return

@@ -49,7 +49,11 @@ impl NamespaceActor {
 impl Handler<TreeFailed> for NamespaceActor {
     type Result = ();
 
-    fn handle(&mut self, TreeFailed { id, why }: TreeFailed, context: &mut Self::Context) {
+    fn handle(
+        &mut self,
+        TreeFailed { id, why, by_outage }: TreeFailed,
+        context: &mut Self::Context,
+    ) {
         crate::telemetry::count_rebuild();
         // No machine of the tree exists any more. Retired actors report their end themselves.
         for id in self.family_of(id) {
@@ -71,7 +75,7 @@ impl Handler<TreeFailed> for NamespaceActor {
             return;
         }
         let now = Instant::now();
-        entity.failures.push_back(now);
+        entity.failures.extend((!by_outage).then_some(now));
         entity.failures.retain(|at| now.duration_since(*at) < FAILURE_WINDOW);
         let too_often = entity.failures.len() >= FAILURES_MAX;
         let then = if too_often {

@@ -21,6 +21,8 @@ pub(super) enum AfterRecovery {
     Undo,
     /// Stores the policies that are in force again.
     RestorePolicies,
+    /// Stores a first policy of the namespace.
+    WriteRootPolicy,
 }
 
 /// Entities whose shard is being taken over again, with their next actions, by shard.
@@ -31,8 +33,6 @@ pub(super) type Recoveries = BTreeMap<Shard, Vec<(EntityId, AfterRecovery)>>;
 #[rtype(result = "()")]
 struct Recovered {
     shard: Shard,
-    /// Whether the store was not available for a while.
-    had_outage: bool,
     result: Result<(), StoreError>,
 }
 
@@ -48,14 +48,8 @@ impl NamespaceActor {
         }
         let shared = Arc::clone(&self.shared);
         actix_rt::spawn(async move {
-            let mut attempts = 0;
-            let recover = async || {
-                attempts += 1;
-                writer.recover().await
-            };
-            let result = shared.outlast(recover).await;
-            let had_outage = attempts > 1;
-            itself.do_send(Recovered { shard: writer.shard(), had_outage, result });
+            let result = shared.outlast(async || writer.recover().await).await;
+            itself.do_send(Recovered { shard: writer.shard(), result });
         });
     }
 
@@ -82,6 +76,7 @@ impl NamespaceActor {
             // If the store refused the shard, it refuses these batches too.
             (AfterRecovery::Undo, _) => self.write_deletion(id, itself),
             (AfterRecovery::RestorePolicies, _) => self.restore_policies(id, itself),
+            (AfterRecovery::WriteRootPolicy, _) => self.write_root_policy(itself),
         }
     }
 }
@@ -90,15 +85,8 @@ impl Handler<Recovered> for NamespaceActor {
     type Result = ();
 
     fn handle(&mut self, mail: Recovered, context: &mut Self::Context) {
-        let Recovered { shard, had_outage, result } = mail;
-        let waiting = self.recoveries.remove(&shard).unwrap_or_default();
-        for (id, _) in waiting.iter().filter(|_| had_outage) {
-            // An outage is no fault of the entity.
-            if let Some(entity) = self.entities.get_mut(id) {
-                entity.failures.clear();
-            }
-        }
-        let mut waiting = waiting.into_iter();
+        let Recovered { shard, result } = mail;
+        let mut waiting = self.recoveries.remove(&shard).unwrap_or_default().into_iter();
         if let Some(first) = waiting.next() {
             self.continue_recovered(first, result, context.address());
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, AsyncContext, Handler, Message};
 
 use super::recovery::AfterRecovery;
+use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State, records, refuse};
 use crate::change::codec;
 use crate::description::EntityKind;
@@ -89,6 +90,15 @@ impl Handler<WriteResult> for NamespaceActor {
                 // It may have been stored nevertheless; the next start must not find any of its
                 // records.
                 self.when_recovered(id, AfterRecovery::Undo, context.address());
+            }
+            // During an outage, records may be stored of which nobody knows. The namespace has
+            // the path until they are removed.
+            (State::Undoing, Err(error)) if error.is_unavailable() && !self.stopping => {
+                self.when_recovered(id, AfterRecovery::Undo, context.address());
+            }
+            (State::Deleting, Err(error)) if error.is_unavailable() && !self.stopping => {
+                let again = AfterRecovery::Transfers(AfterTransfers::Delete);
+                self.when_recovered(id, again, context.address());
             }
             (State::Undoing, result) => {
                 if let Err(error) = result {
