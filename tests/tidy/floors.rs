@@ -10,7 +10,7 @@ use crate::{code, code_of, files, place, read, root};
 /// and the store does not know the meaning of its records.
 #[test]
 fn the_floors_of_the_core_agree_with_the_map() {
-    let floors: [(&str, &[&str]); 6] = [
+    let floors: [(&str, &[&str]); 7] = [
         ("admission", &["peeklock-words", "tokio"]),
         ("record", &["bytes"]),
         ("words", &["bytes", "siphasher", "smallvec", "thiserror", "time"]),
@@ -26,6 +26,7 @@ fn the_floors_of_the_core_agree_with_the_map() {
                 "thiserror",
             ],
         ),
+        ("store-log", &["bytes", "crc32c", "peeklock-record", "smallvec", "thiserror"]),
         (
             "store",
             &[
@@ -34,6 +35,7 @@ fn the_floors_of_the_core_agree_with_the_map() {
                 "crc32c",
                 "getrandom",
                 "peeklock-record",
+                "peeklock-store-log",
                 "rustix",
                 "siphasher",
                 "smallvec",

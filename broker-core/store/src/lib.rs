@@ -2,7 +2,8 @@
 //! through it: step 4 of the data path in ARCHITECTURE.md.
 //!
 //! A store keeps records under byte keys, each with an optional content, and does not interpret
-//! them. It depends only on `peeklock-record`, which defines keys, records and batches.
+//! them. It depends only on `peeklock-record`, which defines keys, records and batches, and on
+//! `peeklock-store-log`, the index and encoding of a log.
 //! [`Store::submit`] is the only way to write.
 //!
 //! Modules in reading order:
@@ -10,14 +11,12 @@
 //! - [`content_ref`], [`records`], [`shortage`](Shortage): parts of the contract
 //! - [`memory`]: the store without a disk, the simplest implementation
 //! - [`journal`]: the durable store
-//! - `tail`: keys within a space, compared as numbers; both stores use it
 
 pub mod content_ref;
 pub mod journal;
 pub mod memory;
 pub mod records;
 mod shortage;
-mod tail;
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use self::space::{Changed, Entry, Space};
-use super::tail::space_of;
 use super::{
     Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, Record, RecordSlice, Records,
     Reserved, SPACE_BYTES, Shard, Shortage, Store, StoreError, Submission, Waker,
 };
 use crate::content_ref::ContentRef;
+use peeklock_record::space_of;
 
 /// Number of records of dropped spaces that a submission frees, in addition to twice the number of
 /// its own records. So spaces are freed faster than they are filled.

@@ -30,25 +30,22 @@ use std::sync::mpsc::Sender;
 
 use super::format::LogPosition;
 use super::group_write::GroupWriter;
-use super::index::{ContentAt, Index, Op};
 use super::log::Log;
 use super::queue::{Amendment, CommitJob, JobQueue, Move, MoveReply};
 use super::room::Room;
-use super::segment::{Segment, Segments};
+use super::segment::{Index, Segment, Segments, missing};
 use crate::{
-    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, Record, Shard, StoreError,
+    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Record, Shard, StoreError,
     Submission,
 };
-use encode::PendingContents;
 use large::{LargeWrite, PART_BYTES_PER_GROUP, is_large};
+use peeklock_store_log::{LogSegment as _, PendingOps};
 
 /// Bytes at which a group is written, even if more jobs are waiting.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Number of records from which another thread writes the group, while the next one is encoded.
 const BACKGROUND_RECORDS_MIN: usize = 16;
-/// Capacity for operations that is kept from group to group.
-const OPS_KEPT: usize = 16 << 10;
 
 /// Encodes groups and completes their batches.
 pub(super) struct Committer {
@@ -89,11 +86,7 @@ struct ShardState {
 /// Operations that are written together.
 #[derive(Default)]
 struct Group {
-    ops: Vec<Op>,
-    /// The contents that the operations set; built at the first look-up.
-    pending: Option<PendingContents>,
-    /// The key that got new content last, and the content, unless a later operation changed it.
-    recent: Option<(Key, Option<ContentAt>)>,
+    ops: PendingOps,
     done: VecDeque<Done>,
     moves: Vec<(Sender<MoveReply>, MoveReply)>,
     /// Parts that the operations use. Their segments are held until the group is concluded.
@@ -309,7 +302,7 @@ impl Committer {
     /// Starts to write the group. A large group waits while another one is being written, and can
     /// grow until then. A small group stays here.
     fn start_group(&mut self) -> Result<(), StoreError> {
-        if !self.group.must_sync || self.group.ops.len() < self.background_records_min {
+        if !self.group.must_sync || self.group.ops.all().len() < self.background_records_min {
             if self.log.is_manual() {
                 return self.commit();
             }
@@ -386,11 +379,8 @@ impl Committer {
         let group = &mut self.writing;
         group.must_sync = false;
         group.part_bytes = 0;
-        (group.pending, group.recent) = (None, None);
-        self.index.apply(&group.ops);
+        self.index.apply(group.ops.all());
         group.ops.clear();
-        // Memory of a burst is not kept.
-        group.ops.shrink_to(OPS_KEPT);
         for segment in group.rolled.drain(..) {
             segment.seal();
             self.has_sealed = true;
@@ -571,7 +561,7 @@ impl Committer {
             let stored = match self.index.get(key.as_bytes()) {
                 Some(entry) => {
                     let segment = self.segments.get(entry.record.segment);
-                    let segment = segment.ok_or_else(|| Segments::missing(entry.record.segment))?;
+                    let segment = segment.ok_or_else(|| missing(entry.record.segment))?;
                     Some(segment.read_value(&entry, key.as_bytes())?)
                 }
                 None => None,

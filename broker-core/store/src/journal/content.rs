@@ -9,13 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::cache::{Cache, CacheLookup, CachedBytes, CachedPiece};
 use super::format::{CONTENT_HEAD, LogPosition, PART_BYTES};
-use super::index::Pinned;
 use super::reads::{ReadSize, Reads};
 use super::segment::Segment;
 use crate::StoreError;
 use crate::content_ref::{ContentRef, StoredContent, range_within};
+use peeklock_store_log::{Cache, CacheLookup, CachedBytes, CachedPiece, LogSegment as _, Pinned};
 
 /// The threads, by the size that each prefers. So a small content waits for at most one large one,
 /// and the reverse.
@@ -106,7 +105,7 @@ pub(super) struct PinnedContent {
 }
 
 impl PinnedContent {
-    pub(super) fn of(pinned: Pinned) -> Self {
+    pub(super) fn of(pinned: Pinned<Segment>) -> Self {
         let Pinned { content, segment, parts } = pinned;
         Self { place: content.place, length: content.length as usize, segment, parts }
     }

@@ -6,7 +6,7 @@
 //!                 0                        4096
 //!  frame          magic │ length │ lsn │ synced │ kind │ proof │ crc32c │ payload │ padding to 8 bytes
 //!                 0       4        8     16       24     25      28       32
-//!  record         see `record`
+//!  record         see `peeklock-store-log`
 //! ```
 //!
 //! Version 1 has other records and is otherwise the same. Each segment has one version, in its
@@ -21,8 +21,6 @@
 //! keep reading every earlier one. Golden files of each version stay in the tests permanently.
 
 mod checksum;
-mod packing;
-mod record;
 #[cfg(test)]
 mod tests;
 
@@ -30,39 +28,12 @@ use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 
 pub(super) use checksum::{SUMMED_BYTES_MIN, SummedPart};
-pub(super) use record::{
-    CONTENT_HEAD, LogRecord, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading, RecordContent,
-    RecordReader, part_count, read_content, write_length,
+pub(super) use peeklock_store_log::{
+    CONTENT_HEAD, Fields, Flaw, LogPosition, LogRecord, PART_BYTES, PLACE_BYTES, RECORD_HEAD_MAX,
+    REMOVAL_HEAD, Reading, RecordContent, RecordReader, Version, part_count, put, read_content,
+    write_length,
 };
 
-/// The encoding of records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Version {
-    /// Fields of fixed width.
-    V1,
-    /// Packed fields.
-    V2,
-}
-
-impl Version {
-    /// The version that is written.
-    pub(super) const CURRENT: Self = Self::V2;
-
-    pub(super) const fn number(self) -> u32 {
-        match self {
-            Self::V1 => 1,
-            Self::V2 => 2,
-        }
-    }
-
-    pub(super) const fn of(number: u32) -> Option<Self> {
-        match number {
-            1 => Some(Self::V1),
-            2 => Some(Self::V2),
-            _ => None,
-        }
-    }
-}
 /// Start of the frames, after the header and its copy.
 pub(super) const HEADER_BYTES: u64 = 4_096;
 /// Position of the header's copy.
@@ -75,48 +46,6 @@ pub(super) const FRAME_HEAD: usize = 32;
 pub(super) const FRAME_MAGIC: [u8; 4] = *b"PKf1";
 /// Frames begin at multiples of this.
 pub(super) const ALIGNMENT: u64 = 8;
-
-/// Contents above this size are written before their batch, in parts of at most this size (DESIGN
-/// D12).
-pub(super) const PART_BYTES: usize = 256 << 10;
-
-/// A position in the log: a segment and a byte of its file.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(super) struct LogPosition {
-    /// The number of the segment; 0 means none.
-    pub(super) segment: u32,
-    /// The byte.
-    pub(super) offset: u32,
-}
-
-/// Reason why bytes are not valid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum Flaw {
-    /// There is no such file, or it must not be read.
-    #[error("there is no such file")]
-    Absent,
-    /// Only zeros: no frame was written here.
-    #[error("nothing is written here")]
-    Empty,
-    /// The magic number differs.
-    #[error("no frame begins here")]
-    Magic,
-    /// The bytes end in the middle of a structure.
-    #[error("it ends in the middle")]
-    Short,
-    /// The checksum differs.
-    #[error("its checksum differs")]
-    Checksum,
-    /// The number does not follow its predecessor.
-    #[error("its number does not follow its predecessor")]
-    Order,
-    /// A later version wrote it.
-    #[error("it was written by a later version")]
-    Version,
-    /// The checksum is right, but the fields are invalid.
-    #[error("its content is invalid")]
-    Form,
-}
 
 /// The header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -366,12 +295,6 @@ impl FrameWriter {
     }
 }
 
-fn put(buffer: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(place) = buffer.get_mut(at..at + bytes.len()) {
-        place.copy_from_slice(bytes);
-    }
-}
-
 /// The payload of a mark: the oldest segment in use.
 pub(super) const fn mark_payload(oldest: u32) -> [u8; 8] {
     let [a, b, c, d] = oldest.to_le_bytes();
@@ -393,54 +316,6 @@ pub(super) fn hole_payload(next_lsn: u64, bytes: usize) -> Vec<u8> {
 /// Reads the start of a hole's payload: the lsn of the frame after it.
 pub(super) fn read_hole(payload: &[u8]) -> Result<u64, Flaw> {
     Fields(payload).u64()
-}
-
-/// Reads fields from the front of bytes.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Flaw> {
-        let (head, rest) = self.0.split_at_checked(count).ok_or(Flaw::Short)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Flaw> {
-        self.take(N)?.try_into().map_err(|_| Flaw::Short)
-    }
-
-    pub(super) fn u8(&mut self) -> Result<u8, Flaw> {
-        Ok(u8::from_le_bytes(self.array()?))
-    }
-
-    /// Reads a length of seven bits per byte; see [`write_length`].
-    pub(super) fn length(&mut self) -> Result<u32, Flaw> {
-        let mut length = 0;
-        for shift in (0..u32::BITS).step_by(7) {
-            let byte = self.u8()?;
-            let bits = u32::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                return Err(Flaw::Form);
-            }
-            length |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(length);
-            }
-        }
-        Err(Flaw::Form)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, Flaw> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, Flaw> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn u128(&mut self) -> Result<u128, Flaw> {
-        Ok(u128::from_le_bytes(self.array()?))
-    }
 }
 
 /// Joins the parts of a large content.

@@ -14,13 +14,13 @@ use std::sync::{Arc, PoisonError};
 
 use super::disk::Disk;
 use super::format::HEADER_BYTES;
-use super::index::Index;
 use super::log::{Spare, Spares, make_sized_file};
 use super::queue::{CommitJob, JobQueue, MoveReply};
 use super::room::Room;
-use super::segment::{Segment, Segments};
+use super::segment::{Index, Segment, Segments};
 use super::side;
 use crate::{Shortage, StoreError};
+use peeklock_store_log::{LogSegment as _, LogSizes};
 use sweep::Sweep;
 
 /// Number of records of dropped spaces that a step frees.
@@ -40,17 +40,6 @@ const IDLE_CHECKS_IN_QUIET: u32 = 10;
 const SEGMENTS_ON_A_SMALL_DISK: u64 = 3;
 /// Number of idle checks with enough room after which the end of a shortage is logged.
 const CHECKS_WITH_ROOM: u32 = 10;
-/// Number of segments up to which the log is not cleaned: two in use, and another that a restart
-/// leaves.
-const SEGMENTS_MIN: u64 = 3;
-
-/// Divisor for the part of the log that may be garbage on a full disk.
-const TIGHT_GARBAGE_PART: u64 = 8;
-/// Divisor for the part of a segment that cleaning must free on a full disk.
-const WORTHWHILE_PART: u64 = 4;
-/// Maximum factor between the total size of the segments and the bytes in use.
-const SPARSE_FACTOR: u64 = 4;
-
 /// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KeeperProgress {
@@ -412,56 +401,19 @@ impl Keeper {
         all.iter().rev().find(|one| one.is_sealed()).map_or(0, |one| one.number())
     }
 
-    /// Whether the log has too much garbage. Garbage is written records that are no longer in use.
-    /// The header of a segment and its unused end do not count: writing records again would not
-    /// free them, and cleaning would never end.
-    fn is_due(&self) -> bool {
-        let segment_bytes = self.parts.segment_bytes;
-        let (count, written) = (self.parts.segments.count() as u64, self.written());
-        let used = self.parts.index.used_bytes();
-        let garbage = written.saturating_sub(used);
-        if self.parts.room.is_tight() {
-            // `garbage` includes the heads of frames, which cleaning does not free. This limit lies
-            // above their share, so that they do not cause a second move of the same records.
-            let garbage_max = (2 * segment_bytes).max(written / TIGHT_GARBAGE_PART);
-            return (count > 2 && garbage > garbage_max) || self.is_worthwhile();
-        }
-        // Restarts leave nearly empty segments, so the size of the files counts too.
-        let is_sparse = count * segment_bytes > used.saturating_mul(SPARSE_FACTOR);
-        count > SEGMENTS_MIN && (garbage > written / 2 || is_sparse)
-    }
-
-    /// Whether writing all sealed segments again, however few, shrinks the log by a good part of a
-    /// segment. A small disk, which never collects garbage of two segments, regains room in this
-    /// way.
-    fn is_worthwhile(&self) -> bool {
+    /// The sizes that decide about cleaning.
+    fn sizes(&self) -> LogSizes {
         let segments = self.parts.segments.all();
+        let written = |one: &Segment| one.end().saturating_sub(HEADER_BYTES);
         let sealed = segments.iter().filter(|segment| segment.is_sealed());
-        let written: u64 = sealed.map(|one| one.end().saturating_sub(HEADER_BYTES)).sum();
-        let used = self.parts.index.used_bytes();
-        // Moving the records also writes new heads of frames. Heads take less than an eighth
-        // (`TIGHT_GARBAGE_PART`) of all written bytes, so less than a seventh of the bytes of the
-        // records.
-        let moved = used + used / (TIGHT_GARBAGE_PART - 1);
-        written > moved + self.parts.segment_bytes / WORTHWHILE_PART
-    }
-
-    /// Number of bytes to write again at a time: more if the log exceeds its limit further. At most
-    /// the size of a group, so that cleaning keeps up with any load.
-    fn move_bytes(&self) -> usize {
-        let (written, used) = (self.written(), self.parts.index.used_bytes());
-        let excess = written.saturating_sub(used.saturating_mul(2)) * 8 / used.max(1);
-        match excess {
-            0 | 1 => 256 << 10,
-            2 | 3 => 1 << 20,
-            _ => 4 << 20,
+        LogSizes {
+            segment_bytes: self.parts.segment_bytes,
+            segment_count: segments.len() as u64,
+            written: segments.iter().map(|one| written(one)).sum(),
+            sealed: sealed.map(|one| written(one)).sum(),
+            used: self.parts.index.used_bytes(),
+            is_tight: self.parts.room.is_tight(),
         }
-    }
-
-    /// Bytes of all segments without their headers.
-    fn written(&self) -> u64 {
-        let segments = self.parts.segments.all();
-        segments.iter().map(|segment| segment.end().saturating_sub(HEADER_BYTES)).sum()
     }
 
     /// Writes the records in use of the oldest segment again, a piece at a time.
@@ -470,10 +422,11 @@ impl Keeper {
         let Some(oldest) = oldest.filter(|segment| self.stuck != Some(segment.number())) else {
             return false;
         };
-        if self.waits_for_idle_check || (self.sweep.is_none() && !self.is_due()) {
+        let sizes = self.sizes();
+        if self.waits_for_idle_check || (self.sweep.is_none() && !sizes.is_due()) {
             return false;
         }
-        let move_bytes = self.move_bytes();
+        let move_bytes = sizes.move_bytes();
         let index_is_small = self.parts.index.used_bytes() < oldest.end();
         let sweep =
             self.sweep.get_or_insert_with(|| Sweep::of(Arc::clone(&oldest), index_is_small));

@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::buffers::Buffers;
-use super::cache::{Cache, CachedPiece};
 use super::disk::{Disk, DiskFile};
 use super::format::{
     CONTENT_HEAD, FrameKind, FrameWriter, HEADER_BYTES, LogPosition, SUMMED_BYTES_MIN,
@@ -29,6 +28,7 @@ use super::group_write::{FinishedWrite, GroupWrite, GroupWriter};
 use super::manifest::Manifest;
 use super::segment::{Segment, Segments, name_of};
 use crate::StoreError;
+use peeklock_store_log::{Cache, CachedPiece, LogSegment as _};
 
 /// Size from which a piece of a group takes no more frames. A message from a piece keeps the memory
 /// of the whole piece.

@@ -17,13 +17,11 @@
 //! content of the disk.
 
 mod buffers;
-mod cache;
 mod committer;
 mod content;
 pub mod disk;
 mod format;
 mod group_write;
-mod index;
 mod keeper;
 mod lead;
 mod log;
@@ -46,24 +44,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use self::cache::Cache;
 use self::committer::Committer;
 use self::content::{PinnedContent, Readers};
 use self::disk::{Disk, FailStopDisk, OsDisk};
-use self::index::Index;
 use self::keeper::{Keeper, KeeperParts};
 use self::log::{Log, LogParts};
 use self::opening::Opened;
 use self::queue::{Acquired, Amendment, CommitJob, JobQueue};
 use self::room::Room;
 use self::scan::Scan;
-use self::segment::Segments;
+use self::segment::{Index, Segments};
 use self::threads::Threads;
 use crate::content_ref::ContentRef;
 use crate::{
     Batch, BatchId, Completion, Expectation, Fence, Key, Records, Reserved, Shard, Shortage, Store,
     StoreError, Submission, Waker, Watcher,
 };
+use peeklock_store_log::{Cache, LogSegment as _, copy_small_parts};
 
 /// Settings of a journal. All sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -414,7 +411,7 @@ impl Store for Journal {
             .map(|content| content.as_ref().and_then(|one| one.lookup(&mut lookup)))
             .collect();
         drop(lookup);
-        cache::copy_small_parts(&mut found);
+        copy_small_parts(&mut found);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
             // Damaged cached bytes are read again from disk. The reader gets an error only if those

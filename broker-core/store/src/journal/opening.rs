@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use super::disk::Disk;
 use super::format::{FRAME_HEAD, Flaw, FrameKind, HEADER_BYTES, SegmentHeader, read_mark};
-use super::index::Index;
 use super::log::is_spare;
 use super::manifest::{Manifest, ManifestState};
-use super::replay::{self, ReplayOp};
-use super::segment::{FrameReader, Segment, Segments, damaged, number_of};
+use super::replay;
+use super::segment::{FrameReader, Index, Segment, Segments, damaged, missing, number_of};
 use super::side;
 use crate::StoreError;
+use peeklock_store_log::{LogSegment as _, ReplayOp};
 
 /// The result of opening.
 pub(super) struct Opened {
@@ -65,7 +65,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
     let index = Arc::new(Index::new(Arc::clone(&segments)));
     let Some((_, newest)) = files.last_key_value() else {
         if manifest_state.newest > 0 {
-            return Err(Segments::missing(manifest_state.newest));
+            return Err(missing(manifest_state.newest));
         }
         remove_leftovers(disk, &names, u32::MAX)?;
         return Ok(Opened {
@@ -93,7 +93,7 @@ pub(super) fn open(disk: &dyn Disk) -> Result<Opened, StoreError> {
         segments.insert(Arc::clone(segment));
         replay_segment(disk, segment, end, &index)?;
     }
-    index.open_account().map_err(Segments::missing)?;
+    index.open_account().map_err(missing)?;
     if log_end.dropped {
         tracing::info!(
             segment = newest.number(),
@@ -213,12 +213,12 @@ pub(super) fn check_chain(
 ) -> Result<(), StoreError> {
     let newest = files.last_key_value().map_or(0, |(number, _)| *number).max(manifest_state.newest);
     if oldest > newest {
-        return Err(Segments::missing(oldest));
+        return Err(missing(oldest));
     }
     let mut journal = None;
     let mut first_lsn = 0;
     for number in oldest..=newest {
-        let segment = files.get(&number).ok_or_else(|| Segments::missing(number))?;
+        let segment = files.get(&number).ok_or_else(|| missing(number))?;
         let name = segment.name();
         if *journal.get_or_insert(segment.header.journal) != segment.header.journal {
             return Err(damaged(&name, 0, "the segment belongs to another journal"));

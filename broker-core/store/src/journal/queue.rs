@@ -10,10 +10,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::format::LogPosition;
-use super::index::IndexEntry;
 use crate::{
     Batch, BatchId, Completion, Expectation, Fence, Key, Shard, StoreError, Submission, Watcher,
 };
+use peeklock_store_log::IndexEntry;
 
 /// A job for the committer.
 pub(super) enum CommitJob {

@@ -24,13 +24,13 @@ use bytes::Bytes;
 use self::patch::ReplacementSegment;
 use super::disk::Disk;
 use super::format::{HEADER_BYTES, SegmentHeader, join};
-use super::index::{Index, IndexEntry};
 use super::manifest::Manifest;
 use super::opening::Opened;
-use super::segment::{Segments, name_of};
+use super::segment::{Index, missing, name_of};
 use super::verify::{Extent, FindingKind, Inspection, Link, Progress, Report, Side, Verdict};
 use super::{Journal, JournalConfig, side};
 use crate::{Batch, BatchId, Fence, Key, Shard, Store as _, StoreError, Submission};
+use peeklock_store_log::{Cache, IndexEntry};
 
 /// Size of the batches of saved records, approximately.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -194,7 +194,7 @@ impl Plan {
     /// If there are obstacles, a write fails, or the journal still does not open.
     pub fn apply(self) -> Result<(), StoreError> {
         if let Some(obstacle) = self.obstacles.first() {
-            return Err(Segments::missing(obstacle.segment));
+            return Err(missing(obstacle.segment));
         }
         let disk = &*self.disk;
         for link in &self.inspection.chain {
@@ -279,14 +279,13 @@ impl Plan {
     fn read_value(&self, key: &Key, entry: &IndexEntry) -> Result<Vec<u8>, StoreError> {
         let number = entry.record.segment;
         let segment = self.inspection.segments.get(number);
-        segment.ok_or_else(|| Segments::missing(number))?.read_value(entry, key.as_bytes())
+        segment.ok_or_else(|| missing(number))?.read_value(entry, key.as_bytes())
     }
 
     fn read_content(&self, index: &Index, entry: &IndexEntry) -> Result<Option<Bytes>, StoreError> {
         let Some(content) = entry.content_at() else { return Ok(None) };
-        let segment = |number: u32| {
-            self.inspection.segments.get(number).ok_or_else(|| Segments::missing(number))
-        };
+        let segment =
+            |number: u32| self.inspection.segments.get(number).ok_or_else(|| missing(number));
         let length = content.length as usize;
         if !content.is_large {
             return segment(content.place.segment)?.read_content(content.place, length).map(Some);
@@ -308,7 +307,7 @@ impl Plan {
         let (manifest, _) = Manifest::open(&*self.disk)
             .map_err(|error| patch::failed(super::manifest::NAME, &error))?;
         let number = inspection.chain.last().map_or(0, |link| link.number);
-        let header = self.last_header().ok_or_else(|| Segments::missing(number))?;
+        let header = self.last_header().ok_or_else(|| missing(number))?;
         Ok(Opened {
             segments: Arc::clone(&inspection.segments),
             index: Arc::clone(&inspection.opening_index),
@@ -432,7 +431,7 @@ impl Journal {
             Some(opened) => opened,
             None => super::opening::open(&*disk)?,
         };
-        let cache = Arc::new(super::cache::Cache::new(config.cache_bytes));
+        let cache = Arc::new(Cache::new(config.cache_bytes));
         let readers = super::content::Readers::inline(Arc::clone(&cache));
         let randoms = super::randoms()?;
         let (mut journal, committer, keeper) =

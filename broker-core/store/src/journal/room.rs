@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::index::Index;
+use super::segment::Index;
 use crate::{Reserved, Shortage, Waker};
 
 /// Maximum bytes that are reserved and not stored yet, in all shards together. It is more than

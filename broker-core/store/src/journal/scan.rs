@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::index::{Index, IndexEntry};
 use super::queue::JobQueue;
-use super::segment::{Segment, Segments};
+use super::segment::{Index, Segment, Segments, missing};
 use crate::{Key, RecordSlice, Records, StoreError};
+use peeklock_store_log::{IndexEntry, LogSegment as _};
 
 /// Number of entries that are copied from the index at a time.
 const PAGE: usize = 1_024;
@@ -96,7 +96,7 @@ fn read(
     loop {
         let read = match segments.get(entry.record.segment) {
             Some(segment) => piece.value(&segment, &entry, key),
-            None => Err(Segments::missing(entry.record.segment)),
+            None => Err(missing(entry.record.segment)),
         };
         match (read, index.get(key.as_bytes())) {
             (Ok(value), _) => return Ok(Some(value)),

@@ -1,10 +1,8 @@
-//! Segments: the files of the log, the counts of their records in use, and reading from them. All
-//! parts of the journal use them.
+//! Segments: the files of the log, and reading from them. All parts of the journal use them.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -13,8 +11,13 @@ use super::format::{
     ALIGNMENT, CONTENT_HEAD, FRAME_HEAD, FRAME_MAGIC, Flaw, FrameHead, FrameKind, HEADER_BYTES,
     LogPosition, RecordReader, SegmentHeader, read_content,
 };
-use super::index::IndexEntry;
 use crate::StoreError;
+use peeklock_store_log::{IndexEntry, LogSegment, SegmentState};
+
+/// The segments of the journal.
+pub(super) type Segments = peeklock_store_log::Segments<Segment>;
+/// The index of the journal.
+pub(super) type Index = peeklock_store_log::Index<Segment>;
 
 const PREFIX: &str = "segment-";
 const SUFFIX: &str = ".log";
@@ -34,12 +37,7 @@ pub(super) fn number_of(name: &str) -> Option<u32> {
 pub(super) struct Segment {
     pub(super) header: SegmentHeader,
     pub(super) file: Arc<dyn DiskFile>,
-    /// End of the frames; bytes after it are not part of the log.
-    end: AtomicU64,
-    /// Whether no more frames are appended.
-    sealed: AtomicBool,
-    /// Number of records and contents in use.
-    uses: AtomicU64,
+    state: SegmentState,
     /// Whether its side file is durable.
     has_side: AtomicBool,
 }
@@ -49,35 +47,13 @@ impl Segment {
         Self {
             header,
             file,
-            end: AtomicU64::new(end),
-            sealed: AtomicBool::new(false),
-            uses: AtomicU64::new(0),
+            state: SegmentState::new(header.number, end),
             has_side: AtomicBool::new(false),
         }
     }
 
-    pub(super) const fn number(&self) -> u32 {
-        self.header.number
-    }
-
     pub(super) fn name(&self) -> String {
         name_of(self.header.number)
-    }
-
-    pub(super) fn end(&self) -> u64 {
-        self.end.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_end(&self, end: u64) {
-        self.end.store(end, Ordering::Release);
-    }
-
-    pub(super) fn is_sealed(&self) -> bool {
-        self.sealed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn seal(&self) {
-        self.sealed.store(true, Ordering::Release);
     }
 
     /// Truncates the unused end of the file, if it has more than `more_than` bytes.
@@ -95,21 +71,6 @@ impl Segment {
 
     pub(super) fn note_side(&self) {
         self.has_side.store(true, Ordering::Release);
-    }
-
-    /// Number of records and contents in use.
-    pub(super) fn uses(&self) -> u64 {
-        self.uses.load(Ordering::Acquire)
-    }
-
-    /// Counts a record or content as in use. The segment stays while it has one.
-    pub(super) fn add_use(&self) {
-        self.uses.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Reverses one [`Self::add_use`].
-    pub(super) fn end_use(&self) {
-        self.uses.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// The error for damage at a byte of this segment.
@@ -207,6 +168,12 @@ impl Segment {
     ) -> Result<&'a [u8], StoreError> {
         read_content(bytes, self.header.seed)
             .map_err(|flaw| self.damaged(u64::from(place.offset), flaw))
+    }
+}
+
+impl LogSegment for Segment {
+    fn state(&self) -> &SegmentState {
+        &self.state
     }
 }
 
@@ -363,46 +330,7 @@ impl<'a> FrameReader<'a> {
     }
 }
 
-/// All existing segments, by number.
-#[derive(Default)]
-pub(super) struct Segments {
-    map: RwLock<BTreeMap<u32, Arc<Segment>>>,
-}
-
-impl Segments {
-    pub(super) fn get(&self, number: u32) -> Option<Arc<Segment>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone)
-    }
-
-    pub(super) fn insert(&self, segment: Arc<Segment>) {
-        let number = segment.number();
-        self.map.write().unwrap_or_else(PoisonError::into_inner).insert(number, segment);
-    }
-
-    pub(super) fn remove(&self, number: u32) -> Option<Arc<Segment>> {
-        self.map.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
-    }
-
-    /// The oldest segment.
-    pub(super) fn oldest(&self) -> Option<Arc<Segment>> {
-        self.map
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .first_key_value()
-            .map(|(_, segment)| Arc::clone(segment))
-    }
-
-    /// All segments, ascending by number.
-    pub(super) fn all(&self) -> Vec<Arc<Segment>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.map.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// The error for a lost segment.
-    pub(super) fn missing(number: u32) -> StoreError {
-        damaged(&name_of(number), HEADER_BYTES, "the segment is missing")
-    }
+/// The error for a lost segment.
+pub(super) fn missing(number: u32) -> StoreError {
+    damaged(&name_of(number), HEADER_BYTES, "the segment is missing")
 }

@@ -24,11 +24,11 @@ use super::format::{
     Fields, Flaw, HEADER_BYTES, LogPosition, LogRecord, Reading, RecordContent, RecordReader,
     Version, write_length,
 };
-use super::index::Index;
 use super::log::make_sized_file;
-use super::replay::{self, ReplayOp};
-use super::segment::{FrameReader, Segment, name_of};
+use super::replay;
+use super::segment::{FrameReader, Index, Segment, name_of};
 use crate::StoreError;
+use peeklock_store_log::{LogSegment as _, ReplayOp, content_behind, content_of, op};
 
 const MAGIC: [u8; 8] = *b"PEEKSIDE";
 /// Magic, version, segment, seed, end, length of the items, checksum of the items, checksum.
@@ -180,9 +180,9 @@ fn read(
         let place = LogPosition { segment: segment.number(), offset };
         let op = match version {
             Version::V1 => op_v1(&read, place),
-            Version::V2 => replay::op(&read.record, place, read.bytes(), |content| match held {
-                Some(length) => replay::content_behind(place, read.bytes(), length),
-                None => replay::content_of(content),
+            Version::V2 => op(&read.record, place, read.bytes(), |content| match held {
+                Some(length) => content_behind(place, read.bytes(), length),
+                None => content_of(content),
             }),
         };
         visit(offset, op.ok_or(Flaw::Form)?);
@@ -201,7 +201,7 @@ fn op_v1(read: &Reading<'_>, record: LogPosition) -> Option<ReplayOp> {
             bytes = without_place;
         }
     }
-    replay::op(&read.record, record, bytes, replay::content_of)
+    op(&read.record, record, bytes, content_of)
 }
 
 /// Gives the draft its final name. All records that removed or replaced omitted puts must be

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::SPACE_BYTES;
-use crate::tail::Tail;
+use peeklock_record::Tail;
 
 /// Number of bytes after the space that all keys of a group share: a byte and a number.
 const HEAD_BYTES: usize = 9;

@@ -1,100 +1,17 @@
 //! The committer's encoding of a batch as a frame, and of its effects on the index. `committer.rs`
 //! calls it.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::super::format::{
     CONTENT_HEAD, FrameKind, LogPosition, LogRecord, PART_BYTES, PLACE_BYTES, RECORD_HEAD_MAX,
     REMOVAL_HEAD, RecordContent,
 };
-use super::super::index::{ContentAt, Index, IndexEntry, Op};
 use super::super::log::Payload;
+use super::super::segment::Index;
 use super::{Committer, Done, Group, is_large};
 use crate::{Batch, Completion, ContentOp, Key, Record, StoreError, Submission};
-
-/// The contents that the operations of a group set, before they are applied to the index.
-#[derive(Default)]
-pub(super) struct PendingContents {
-    /// Number of recorded operations.
-    count: u32,
-    /// The last content of a key, and the number of the operation that set it.
-    contents: HashMap<Key, (u32, Option<ContentAt>)>,
-    /// The number of the last operation that removed all keys with a prefix.
-    prefixes: HashMap<Key, u32>,
-    /// Lengths of prefixes; there are two or three different ones.
-    lengths: BTreeSet<usize>,
-}
-
-impl PendingContents {
-    fn of(ops: &[Op]) -> Self {
-        let mut pending = Self::default();
-        for op in ops {
-            pending.note(op);
-        }
-        pending
-    }
-
-    fn note(&mut self, op: &Op) {
-        self.count += 1;
-        match op {
-            Op::Put { key, entry, .. } => {
-                self.contents.insert(*key, (self.count, entry.content_at()));
-            }
-            Op::Delete { key } => {
-                self.contents.insert(*key, (self.count, None));
-            }
-            Op::DeletePrefix { prefix } => {
-                self.lengths.insert(prefix.as_bytes().len());
-                self.prefixes.insert(*prefix, self.count);
-            }
-        }
-    }
-
-    /// The content of a key; the outer `None` means that the group does not touch the key.
-    fn content(&self, key: &Key) -> Option<Option<ContentAt>> {
-        let removed = self
-            .lengths
-            .iter()
-            .filter(|length| **length <= key.as_bytes().len())
-            .filter_map(|length| self.prefixes.get(&key.cut(*length)))
-            .max();
-        match (self.contents.get(key), removed) {
-            (Some((given, content)), removed) if removed.is_none_or(|removed| removed < given) => {
-                Some(*content)
-            }
-            (_, Some(_)) => Some(None),
-            (Some(_) | None, None) => None,
-        }
-    }
-}
-
-impl Group {
-    pub(super) fn push(&mut self, op: Op) {
-        if let Some(pending) = &mut self.pending {
-            pending.note(&op);
-        }
-        if self.recent.as_ref().is_some_and(|(key, _)| op.concerns(key)) {
-            self.recent = None;
-        }
-        if let Op::Put { key, entry, content_is_new: true } = &op {
-            self.recent = Some((*key, entry.content_at()));
-        }
-        self.ops.push(op);
-    }
-
-    /// The content of a key after the operations of the group; the outer `None` means that none
-    /// touches the key.
-    fn content_of(&mut self, key: &Key) -> Option<Option<ContentAt>> {
-        if self.ops.is_empty() {
-            return None;
-        }
-        if let Some((_, content)) = self.recent.filter(|(recent, _)| recent == key) {
-            return Some(content);
-        }
-        self.pending.get_or_insert_with(|| PendingContents::of(&self.ops)).content(key)
-    }
-}
+use peeklock_store_log::{ContentAt, IndexEntry, Op};
 
 /// All sources of the content of keys, newest first: the current group, the groups being written,
 /// the index.
@@ -108,9 +25,10 @@ struct ContentLookup<'a> {
 impl ContentLookup<'_> {
     /// The content of a key after all operations.
     fn content_of(&mut self, key: &Key) -> Option<ContentAt> {
-        let found = self.group.content_of(key).or_else(|| self.waiting.content_of(key));
-        let found = found.or_else(|| self.writing.content_of(key));
-        found.unwrap_or_else(|| self.index.get(key.as_bytes())?.content_at())
+        let Self { group, waiting, writing, index } = self;
+        let found = group.ops.content_of(key).or_else(|| waiting.ops.content_of(key));
+        let found = found.or_else(|| writing.ops.content_of(key));
+        found.unwrap_or_else(|| index.get(key.as_bytes())?.content_at())
     }
 }
 
@@ -197,11 +115,11 @@ fn write_record(
     match *record {
         Record::Delete { key } | Record::DeleteIn { key, .. } => {
             LogRecord::Delete { key }.write(payload.buffer, payload.seed);
-            lookup.group.push(Op::Delete { key: key_of(key) });
+            lookup.group.ops.push(Op::Delete { key: key_of(key) });
         }
         Record::DeletePrefix { prefix } => {
             LogRecord::DeletePrefix { prefix }.write(payload.buffer, payload.seed);
-            lookup.group.push(Op::DeletePrefix { prefix: key_of(prefix) });
+            lookup.group.ops.push(Op::DeletePrefix { prefix: key_of(prefix) });
         }
         Record::Put { key, value, content } => {
             let known = match content {
@@ -265,7 +183,7 @@ pub(super) fn write_put(
         }
     };
     let entry = IndexEntry::new(record, record_bytes, Some(content));
-    group.push(Op::Put { key, entry, content_is_new: true });
+    group.ops.push(Op::Put { key, entry, content_is_new: true });
     content
 }
 
@@ -290,7 +208,7 @@ pub(super) fn write_put_known(
     let put = LogRecord::Put { key: key.as_bytes(), value, content };
     let record_bytes = put.write(payload.buffer, payload.seed);
     let entry = IndexEntry::new(record, record_bytes, known);
-    group.push(Op::Put { key, entry, content_is_new: false });
+    group.ops.push(Op::Put { key, entry, content_is_new: false });
 }
 
 fn key_of(key: &[u8]) -> Key {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::super::format::LogPosition;
 use super::Committer;
 use crate::{Completion, Shard, StoreError, Submission};
+use peeklock_store_log::LogSegment as _;
 
 /// Maximum bytes of parts in a group, so that other submissions do not wait for a large content.
 pub(super) const PART_BYTES_PER_GROUP: usize = 1 << 20;

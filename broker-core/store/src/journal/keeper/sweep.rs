@@ -12,11 +12,11 @@ use std::sync::mpsc::Sender;
 use bytes::Bytes;
 
 use super::super::format::{HEADER_BYTES, LogPosition, PART_BYTES};
-use super::super::index::{Index, IndexEntry, Op, SweepCursor};
 use super::super::queue::{CommitJob, Move, MoveContent, MoveItem, MoveReply, MovedRecord};
-use super::super::replay::{self, ReplayOp};
-use super::super::segment::{FrameReader, Segment, Segments};
+use super::super::replay;
+use super::super::segment::{FrameReader, Index, Segment, Segments};
 use crate::{Key, StoreError};
+use peeklock_store_log::{IndexEntry, LogSegment as _, Op, ReplayOp, SweepCursor};
 
 /// Number of index entries in a step, so that the keeper can do other work in between.
 const ENTRIES_PER_STEP: usize = 8_192;

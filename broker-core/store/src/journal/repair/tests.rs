@@ -331,7 +331,7 @@ fn incomplete_side_file_is_damage() {
     let segment = opened.segments.get(3).unwrap();
     let mut alive = before.keys();
     let omitted = alive.find(|key| opened.index.get(key.as_bytes()).unwrap().record.segment == 3);
-    opened.index.replay(&[super::super::index::Op::Delete { key: *omitted.unwrap() }]);
+    opened.index.replay(&[peeklock_store_log::Op::Delete { key: *omitted.unwrap() }]);
     side::draft(&*disk, &segment, &opened.index, false).unwrap();
     side::publish(&*disk, 3).unwrap();
     assert_eq!(held(&disk).len() + 1, before.len());

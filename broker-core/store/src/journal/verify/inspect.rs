@@ -17,10 +17,8 @@ use super::super::format::{
     CONTENT_HEAD, Flaw, FrameKind, HEADER_BYTES, HEADER_LENGTH, LogPosition, SegmentHeader,
     read_mark,
 };
-use super::super::index::{Index, Op};
 use super::super::manifest::{self, ManifestState};
-use super::super::replay::ReplayOp;
-use super::super::segment::{Segment, Segments, name_of, number_of};
+use super::super::segment::{Index, Segment, Segments, name_of, number_of};
 use super::super::{log, side};
 use super::walk::{Extent, Gap, SegmentItem, SegmentWalk, walk};
 use super::{
@@ -29,6 +27,7 @@ use super::{
 use crate::{Key, StoreError};
 use files::{find_segments, journal_of, read_manifest, unusable};
 use frames::{carry_out, prove_frame, readable_records, replay_frames};
+use peeklock_store_log::{LogSegment as _, Op, ReplayOp};
 
 /// A file of the log, or the position of a missing one.
 pub(in super::super) struct Link {

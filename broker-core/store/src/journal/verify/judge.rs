@@ -3,10 +3,10 @@
 
 use super::super::format::FRAME_HEAD;
 use super::super::format::{Flaw, LogPosition};
-use super::super::index::{Index, IndexEntry};
-use super::super::segment::{Segments, damaged, name_of};
+use super::super::segment::{Index, Segments, damaged, missing, name_of};
 use super::{Fate, Inspection};
 use crate::{Key, StoreError};
+use peeklock_store_log::IndexEntry;
 
 /// The action of a repair for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,7 @@ fn prove(
 ) -> Result<(), (LogPosition, StoreError)> {
     let at = |place: LogPosition| {
         let segment = segments.get(place.segment);
-        segment.ok_or_else(|| (place, Segments::missing(place.segment)))
+        segment.ok_or_else(|| (place, missing(place.segment)))
     };
     at(entry.record)?.read_value(entry, key.as_bytes()).map_err(|error| (entry.record, error))?;
     let Some(content) = entry.content_at() else { return Ok(()) };

@@ -7,10 +7,10 @@ use super::super::super::format::{
     FRAME_HEAD, Flaw, FrameHead, FrameKind, LogRecord, Reading, RecordContent, read_content,
     read_mark,
 };
-use super::super::super::index::Index;
-use super::super::super::replay::{self, ReplayOp};
-use super::super::super::segment::{FoundFrame, Segment};
+use super::super::super::replay;
+use super::super::super::segment::{FoundFrame, Index, Segment};
 use super::super::walk::{Extent, Gap, SegmentItem, walk};
+use peeklock_store_log::ReplayOp;
 
 /// Checks the records of a frame and their contents, and returns their operations.
 pub(super) fn prove_frame(

@@ -5,7 +5,7 @@
 //! one; the non-zero bytes follow. This is the packing of Cap'n Proto without its runs, which need
 //! longer input.
 
-use super::{Fields, Flaw};
+use crate::{Fields, Flaw};
 
 /// Maximum number of bytes to pack. Longer input is mostly text.
 pub(super) const PACKED_MAX: usize = 128;

@@ -1,8 +1,8 @@
 //! Pieces of the log in memory, bounded in bytes: the last written and the last read ones. The
-//! committer adds the written pieces, and readers the others.
+//! writer of the log adds the written pieces, and readers the others.
 //!
 //! The log is written in order and mostly read in order, so the cache keeps whole pieces instead of
-//! contents. Pieces from the committer need no copy, and a read from disk also serves the
+//! contents. Pieces from the writer need no copy, and a read from disk also serves the
 //! neighbours of a content. The oldest piece is dropped first.
 //!
 //! Contents that are looked up together share the memory of their piece if they are a large part of
@@ -14,13 +14,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::format::LogPosition;
+use crate::LogPosition;
 
 /// Bytes of a piece in addition to its content.
 const PIECE_OVERHEAD: usize = 128;
 
 /// The cache.
-pub(super) struct Cache {
+pub struct Cache {
     bytes_max: usize,
     state: Mutex<State>,
 }
@@ -30,12 +30,13 @@ const SHARED_MEMORY_FACTOR: usize = 4;
 
 /// A piece of the log.
 #[derive(Clone)]
-pub(super) struct CachedPiece {
-    pub(super) bytes: Bytes,
+pub struct CachedPiece {
+    /// Its bytes.
+    pub bytes: Bytes,
     /// Bytes of memory that it occupies.
-    pub(super) memory_bytes: usize,
+    pub memory_bytes: usize,
     /// Whether this process wrote it. Such bytes were never on a disk that may have changed them.
-    pub(super) is_written: bool,
+    pub is_written: bool,
 }
 
 #[derive(Default)]
@@ -46,17 +47,15 @@ struct State {
 }
 
 impl Cache {
-    pub(super) fn new(bytes_max: u64) -> Self {
+    /// A cache for at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         Self { bytes_max, state: Mutex::default() }
     }
 
     /// Adds a piece of the log that begins at `start`. Returns the pieces that were dropped for it.
-    pub(super) fn insert(
-        &self,
-        start: LogPosition,
-        piece: CachedPiece,
-    ) -> SmallVec<[CachedPiece; 2]> {
+    pub fn insert(&self, start: LogPosition, piece: CachedPiece) -> SmallVec<[CachedPiece; 2]> {
         let mut dropped = SmallVec::new();
         let memory_bytes = piece.memory_bytes + PIECE_OVERHEAD;
         if piece.bytes.is_empty() || memory_bytes > self.bytes_max {
@@ -81,7 +80,7 @@ impl Cache {
     }
 
     /// Locks the cache for several look-ups.
-    pub(super) fn lookup(&self) -> CacheLookup<'_> {
+    pub fn lookup(&self) -> CacheLookup<'_> {
         CacheLookup { state: self.lock(), last: None }
     }
 
@@ -91,23 +90,25 @@ impl Cache {
 }
 
 /// A locked cache.
-pub(super) struct CacheLookup<'a> {
+pub struct CacheLookup<'a> {
     state: MutexGuard<'a, State>,
     /// The piece of the last hit, with its start: the next look-up usually hits it too.
     last: Option<(LogPosition, CachedPiece)>,
 }
 
 /// Bytes of the log. They keep the memory of their piece.
-pub(super) struct CachedBytes {
-    pub(super) bytes: Bytes,
-    pub(super) is_written: bool,
+pub struct CachedBytes {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Whether this process wrote them.
+    pub is_written: bool,
     /// Start and memory of the piece.
     piece: (LogPosition, usize),
 }
 
 impl CacheLookup<'_> {
     /// Bytes of the log, if a single piece has the whole range.
-    pub(super) fn get(&mut self, at: LogPosition, length: usize) -> Option<CachedBytes> {
+    pub fn get(&mut self, at: LogPosition, length: usize) -> Option<CachedBytes> {
         let is_there = |(start, piece): &(LogPosition, CachedPiece)| {
             start.segment == at.segment
                 && (start.offset..).contains(&at.offset)
@@ -133,14 +134,14 @@ impl CacheLookup<'_> {
 
 impl CachedBytes {
     /// A copy of the bytes with separate memory.
-    pub(super) fn copied(self) -> Self {
+    pub fn copied(self) -> Self {
         Self { bytes: Bytes::copy_from_slice(&self.bytes), ..self }
     }
 }
 
 /// Copies contents that were looked up together and are a small part of the piece whose memory they
 /// would keep.
-pub(super) fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
+pub fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
     let piece_of = |one: &Option<CachedBytes>| one.as_ref().map(|found| found.piece);
     for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {
         let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();

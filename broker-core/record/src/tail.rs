@@ -1,14 +1,14 @@
 //! Keys without their space, compared as numbers instead of bytes. The memory store and the
-//! journal's index use them as keys.
+//! index of a log use them as keys.
 
-use super::{KEY_BYTES_MAX, Key, SPACE_BYTES};
+use crate::{KEY_BYTES_MAX, Key, SPACE_BYTES};
 
 const TAIL_BYTES: usize = KEY_BYTES_MAX - SPACE_BYTES;
 const TAIL_WORDS: usize = TAIL_BYTES / 8;
 
 /// A key without its space, as big-endian words, which keep the order of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Tail {
+pub struct Tail {
     words: [u64; TAIL_WORDS],
     /// Number of bytes. It distinguishes a key from one that continues with zeros.
     length: u8,
@@ -16,7 +16,8 @@ pub(super) struct Tail {
 
 impl Tail {
     /// The tail of a key; `None` if the key is too long or has no complete space.
-    pub(super) fn of(key: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn of(key: &[u8]) -> Option<Self> {
         let tail = key.get(SPACE_BYTES..)?;
         let mut bytes = [0; TAIL_BYTES];
         bytes.get_mut(..tail.len())?.copy_from_slice(tail);
@@ -28,20 +29,23 @@ impl Tail {
     }
 
     /// The key with this tail in `space`.
-    pub(super) fn key(&self, space: u64) -> Key {
+    #[must_use]
+    pub fn key(&self, space: u64) -> Key {
         let key =
             self.words.iter().fold(Key::of_space(space), |key, word| key.then(&word.to_be_bytes()));
         key.cut(SPACE_BYTES + usize::from(self.length))
     }
 
     /// Whether the tail begins with `prefix`.
-    pub(super) fn starts_with(&self, prefix: &[u8]) -> bool {
+    #[must_use]
+    pub fn starts_with(&self, prefix: &[u8]) -> bool {
         self.key(0).as_bytes().get(SPACE_BYTES..).is_some_and(|tail| tail.starts_with(prefix))
     }
 }
 
 /// The space at the start of a key.
-pub(super) fn space_of(key: &[u8]) -> u64 {
+#[must_use]
+pub fn space_of(key: &[u8]) -> u64 {
     let mut space = [0; SPACE_BYTES];
     for (to, from) in space.iter_mut().zip(key) {
         *to = *from;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::IndexEntry;
-use crate::tail::Tail;
-use crate::{Key, SPACE_BYTES};
+use peeklock_record::{Key, SPACE_BYTES, Tail};
+
+use crate::IndexEntry;
 
 /// Number of bytes after the space in a numbered key: its table and the number.
 const NUMBERED_BYTES: usize = 9;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The form has the kind of the record, the kind of its content, and whether key, value and places
-//! are [packed](super::packing). A removal has no value length, and only records with content have
+//! are [packed](crate::packing). A removal has no value length, and only records with content have
 //! a content length. Lengths have seven bits per byte, the lowest first; the highest bit of a byte
 //! means that another one follows. The checksum covers everything after it except the content,
 //! which has its own.
@@ -18,36 +18,86 @@
 //!  1      1            1              1   4              4                4
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use crc32c::crc32c_append;
 
-use super::packing::{PACKED_MAX, pack, unpack};
-use super::{Fields, Flaw, LogPosition, PART_BYTES, Version, put};
+use crate::packing::{PACKED_MAX, pack, unpack};
+use crate::{Fields, Flaw, LogPosition, put};
+
+/// Contents above this size are written before their batch, in parts of at most this size (DESIGN
+/// D12).
+pub const PART_BYTES: usize = 256 << 10;
+
+/// The encoding of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// Fields of fixed width.
+    V1,
+    /// Packed fields.
+    V2,
+}
+
+impl Version {
+    /// The version that is written.
+    pub const CURRENT: Self = Self::V2;
+
+    /// Its number in files.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    /// The version with this number.
+    #[must_use]
+    pub const fn of(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::V1),
+            2 => Some(Self::V2),
+            _ => None,
+        }
+    }
+}
 
 /// Maximum bytes of a put without its key, value, places and content.
-pub(in super::super) const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
+pub const RECORD_HEAD_MAX: usize = REMOVAL_HEAD + 2 * LENGTH_MAX;
 /// Maximum bytes of a removal without its key.
-pub(in super::super) const REMOVAL_HEAD: usize = CHECKSUM + 2;
+pub const REMOVAL_HEAD: usize = CHECKSUM + 2;
 const CHECKSUM: usize = 4;
 /// Maximum bytes of a length.
 const LENGTH_MAX: usize = 5;
 /// Bytes of the checksum before a content in its record.
-pub(in super::super) const CONTENT_HEAD: usize = 4;
+pub const CONTENT_HEAD: usize = 4;
 /// Bytes of a place.
-pub(in super::super) const PLACE_BYTES: usize = 8;
+pub const PLACE_BYTES: usize = 8;
 /// Bytes of a version 1 record before its key. The last ones are its checksum.
 const RECORD_HEAD_V1: usize = 16;
 
 /// The content of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum RecordContent<'a> {
+pub enum RecordContent<'a> {
     /// No content.
     None,
     /// The content follows in the record.
     Here(&'a [u8]),
     /// The content is in another record.
-    At { place: LogPosition, length: u32 },
+    At {
+        /// Its place.
+        place: LogPosition,
+        /// Its length.
+        length: u32,
+    },
     /// The content is in part frames; the places point to their payloads.
-    Parts { places: Vec<LogPosition>, length: u32 },
+    Parts {
+        /// The places of the parts.
+        places: Vec<LogPosition>,
+        /// Length of the whole content.
+        length: u32,
+    },
 }
 
 impl RecordContent<'_> {
@@ -79,10 +129,26 @@ impl RecordContent<'_> {
 
 /// An encoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum LogRecord<'a> {
-    Put { key: &'a [u8], value: &'a [u8], content: RecordContent<'a> },
-    Delete { key: &'a [u8] },
-    DeletePrefix { prefix: &'a [u8] },
+pub enum LogRecord<'a> {
+    /// Sets the value and the content of a key.
+    Put {
+        /// The key.
+        key: &'a [u8],
+        /// The value.
+        value: &'a [u8],
+        /// The content.
+        content: RecordContent<'a>,
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// Removes all keys with a prefix.
+    DeletePrefix {
+        /// The prefix.
+        prefix: &'a [u8],
+    },
 }
 
 const PUT: u8 = 1;
@@ -102,7 +168,7 @@ const FORM_BITS: u8 = PACKED | CONTENT_PARTS << CONTENT_SHIFT | KIND_BITS;
 impl LogRecord<'_> {
     /// Appends the record. Returns its length without an embedded content, which is the distance to
     /// the content's checksum.
-    pub(in super::super) fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
+    pub fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
         let start = buffer.len();
         let nothing = &RecordContent::None;
         let (kind, key, value, content): (u8, &[u8], &[u8], _) = match self {
@@ -145,7 +211,7 @@ impl LogRecord<'_> {
 }
 
 /// Appends a length or a distance with seven bits per byte.
-pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
+pub fn write_length(length: u32, buffer: &mut Vec<u8>) {
     let mut left = length;
     loop {
         let [low, ..] = left.to_le_bytes();
@@ -159,29 +225,30 @@ pub(in super::super) fn write_length(length: u32, buffer: &mut Vec<u8>) {
 }
 
 /// Number of parts of a large content of this length.
-pub(in super::super) const fn part_count(length: u32) -> usize {
+pub const fn part_count(length: u32) -> usize {
     (length as usize).div_ceil(PART_BYTES)
 }
 
 /// A decoded record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(in super::super) struct Reading<'a> {
-    pub(in super::super) record: LogRecord<'a>,
+pub struct Reading<'a> {
+    /// The record.
+    pub record: LogRecord<'a>,
     /// Its bytes, without an embedded content.
-    pub(in super::super) known: &'a [u8],
+    pub known: &'a [u8],
     /// Distance to the next record.
-    pub(in super::super) span: usize,
+    pub span: usize,
 }
 
 impl Reading<'_> {
     /// Length of the record without an embedded content.
-    pub(in super::super) fn bytes(&self) -> u32 {
+    pub fn bytes(&self) -> u32 {
         u32::try_from(self.known.len()).unwrap_or(u32::MAX)
     }
 }
 
 /// Decodes records of a segment, or of its side file.
-pub(in super::super) struct RecordReader {
+pub struct RecordReader {
     version: Version,
     /// Seed of the checksums; `None` if the bytes were checked already.
     seed: Option<u32>,
@@ -191,18 +258,18 @@ pub(in super::super) struct RecordReader {
 
 impl RecordReader {
     /// A reader that checks every record.
-    pub(in super::super) const fn new(version: Version, seed: u32) -> Self {
+    pub const fn new(version: Version, seed: u32) -> Self {
         Self { version, seed: Some(seed), unpacked: [0; PACKED_MAX] }
     }
 
     /// A reader for bytes that were checked already.
-    pub(in super::super) const fn trusting(version: Version) -> Self {
+    pub const fn trusting(version: Version) -> Self {
         Self { version, seed: None, unpacked: [0; PACKED_MAX] }
     }
 
     /// Reads the record at the start of `bytes`. It does not check an embedded content: the
     /// checksum of the frame covers it, or the reader of the content checks it.
-    pub(in super::super) fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
+    pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
         let (head, known, mut record) = self.read_known(bytes)?;
         let mut span = known.len();
         if let LogRecord::Put { content: RecordContent::Here(content), .. } = &mut record {
@@ -215,21 +282,14 @@ impl RecordReader {
     }
 
     /// Reads a record without its embedded content, and returns the length of the content too.
-    pub(in super::super) fn read_cut<'a>(
-        &'a mut self,
-        bytes: &'a [u8],
-    ) -> Result<(Reading<'a>, Option<u32>), Flaw> {
+    pub fn read_cut<'a>(&'a mut self, bytes: &'a [u8]) -> Result<(Reading<'a>, Option<u32>), Flaw> {
         let (head, known, record) = self.read_known(bytes)?;
         let held = (head.content == CONTENT_HERE).then_some(head.content_length);
         Ok((Reading { record, known, span: known.len() }, held))
     }
 
     /// Reads and checks the value of a single record, without an embedded content.
-    pub(in super::super) fn read_value(
-        &mut self,
-        bytes: &[u8],
-        wanted: &[u8],
-    ) -> Result<Vec<u8>, Flaw> {
+    pub fn read_value(&mut self, bytes: &[u8], wanted: &[u8]) -> Result<Vec<u8>, Flaw> {
         match self.read_known(bytes)? {
             (_, _, LogRecord::Put { key, value, .. }) if key == wanted => Ok(value.to_vec()),
             _ => Err(Flaw::Form),
@@ -352,7 +412,7 @@ impl Head {
 }
 
 /// Checks a content: its checksum, then its bytes.
-pub(in super::super) fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
+pub fn read_content(bytes: &[u8], seed: u32) -> Result<&[u8], Flaw> {
     let (checksum, content) = bytes.split_at_checked(CONTENT_HEAD).ok_or(Flaw::Short)?;
     if crc32c_append(seed, content).to_le_bytes() == checksum {
         Ok(content)

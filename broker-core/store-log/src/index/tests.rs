@@ -1,54 +1,23 @@
 //! Tests of the index against a plain map, and of its account of records and contents in use.
 
 use std::collections::BTreeMap;
-use std::io;
 
-use super::super::disk::DiskFile;
-use super::super::format::{SegmentHeader, Version};
 use super::*;
+use crate::SegmentState;
 use peeklock_store_testing::Random;
 
 const SEGMENTS: u32 = 4;
 
-/// A file that these tests never read.
-struct NoFile;
-
-impl DiskFile for NoFile {
-    fn length(&self) -> io::Result<u64> {
-        Ok(0)
-    }
-    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
-        Ok(0)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn allocate(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn truncate(&self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
+impl LogSegment for SegmentState {
+    fn state(&self) -> &SegmentState {
+        self
     }
 }
 
-fn segments() -> Arc<Segments> {
+fn segments() -> Arc<Segments<SegmentState>> {
     let segments = Segments::default();
     for number in 1..=SEGMENTS {
-        let header = SegmentHeader {
-            version: Version::CURRENT,
-            journal: 1,
-            number,
-            shard_count: 1,
-            seed: 0,
-            first_lsn: 1,
-            synced: 0,
-            oldest: 1,
-            previous_end: 0,
-        };
-        segments.insert(Arc::new(Segment::new(header, Arc::new(NoFile), 0)));
+        segments.insert(Arc::new(SegmentState::new(number, 0)));
     }
     Arc::new(segments)
 }
@@ -82,7 +51,7 @@ fn put(random: &mut Random, places: &mut u32, contents: &[(Key, IndexEntry)]) ->
     Op::Put { key: any_key(random), entry, content_is_new }
 }
 
-fn all(index: &Index) -> Vec<(Key, IndexEntry)> {
+fn all(index: &Index<SegmentState>) -> Vec<(Key, IndexEntry)> {
     let mut all = Vec::new();
     index.each(&mut |key, entry| all.push((key, *entry)));
     all
@@ -158,7 +127,7 @@ fn the_index_agrees_with_a_plain_map() {
 }
 
 /// The account that was kept during changes equals a new count of all entries.
-fn check_account(index: &Index, counted: &Segments, seed: u64) {
+fn check_account(index: &Index<SegmentState>, counted: &Segments<SegmentState>, seed: u64) {
     let fresh_segments = segments();
     let fresh = Index::new(Arc::clone(&fresh_segments));
     let ops: Vec<Op> = all(index)

@@ -1,6 +1,5 @@
-//! The index: the keys of the journal, and the positions of their values and contents in the log.
-//! The whole index is in memory. The committer applies groups to it; pins, scans and the keeper
-//! read it.
+//! The index: the keys of a log, and the positions of their values and contents. The whole index is
+//! in memory. The writer of the log applies groups to it; pins, scans and cleaning read it.
 //!
 //! A record costs an [`IndexEntry`] of 24 bytes, and its share of a map. Keys that end in one byte
 //! and an 8-byte number, as keys of messages do, are kept 64 to a node, and the number is not
@@ -9,6 +8,7 @@
 //! The index also keeps the account of the log: the number of records and contents of each segment
 //! that are in use, and the total bytes of these. A content that several keys share counts once.
 
+mod account;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::format::{CONTENT_HEAD, LogPosition};
-use super::segment::{Segment, Segments};
-use crate::tail::space_of;
-use crate::{Key, SPACE_BYTES};
+use peeklock_record::{Key, SPACE_BYTES, space_of};
+
+use crate::{ContentAt, IndexEntry, LogPosition, LogSegment, Op, PartPositions, Segments};
+use account::{Account, SegmentCache};
 use space::Space;
 
 /// Number of locks, over which spaces are distributed.
@@ -29,99 +29,21 @@ const LOCKS: u64 = 16;
 /// Number of operations after which the lock is released for others.
 const OPS_PER_LOCK: usize = 1_024;
 
-const NO_CONTENT: u32 = u32::MAX;
-const LARGE: u32 = 1 << 31;
-
-/// The positions of a key's record and content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct IndexEntry {
-    /// The record.
-    pub(super) record: LogPosition,
-    /// The content, with its checksum. For a large content, the payload of the first part.
-    pub(super) content: LogPosition,
-    /// Length of the content; the highest bit marks a large one.
-    content_bytes: u32,
-    /// Length of the record without an embedded content.
-    pub(super) record_bytes: u32,
-}
-
-const _: () = assert!(size_of::<IndexEntry>() == 24, "every message has one");
-
-/// The position of a content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct ContentAt {
-    pub(super) place: LogPosition,
-    pub(super) length: u32,
-    pub(super) is_large: bool,
-}
-
-impl IndexEntry {
-    pub(super) fn new(record: LogPosition, record_bytes: u32, content: Option<ContentAt>) -> Self {
-        let content_bytes = content.map_or(NO_CONTENT, |content| {
-            content.length | if content.is_large { LARGE } else { 0 }
-        });
-        let content = content.map(|content| content.place).unwrap_or_default();
-        Self { record, content, content_bytes, record_bytes }
-    }
-
-    pub(super) const fn content_length(&self) -> Option<u32> {
-        if self.content_bytes == NO_CONTENT { None } else { Some(self.content_bytes & !LARGE) }
-    }
-
-    pub(super) const fn is_large(&self) -> bool {
-        self.content_bytes != NO_CONTENT && self.content_bytes & LARGE != 0
-    }
-
-    pub(super) fn content_at(&self) -> Option<ContentAt> {
-        let length = self.content_length()?;
-        Some(ContentAt { place: self.content, length, is_large: self.is_large() })
-    }
-
-    /// Whether the content is embedded in the record.
-    pub(super) fn holds_content(&self) -> bool {
-        let LogPosition { segment, offset } = self.record;
-        let embedded = LogPosition { segment, offset: offset.saturating_add(self.record_bytes) };
-        self.content_length().is_some() && !self.is_large() && self.content == embedded
-    }
-}
-
-/// A change of the log, to apply to the index.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Op {
-    /// The key has a new record. Its content is new, or belongs to another record.
-    Put { key: Key, entry: IndexEntry, content_is_new: bool },
-    /// The key is removed.
-    Delete { key: Key },
-    /// All keys with this prefix are removed.
-    DeletePrefix { prefix: Key },
-}
-
-impl Op {
-    /// Whether the change affects the key.
-    pub(super) fn concerns(&self, key: &Key) -> bool {
-        match self {
-            Self::Put { key: other, .. } | Self::Delete { key: other } => other == key,
-            Self::DeletePrefix { prefix } => key.as_bytes().starts_with(prefix.as_bytes()),
-        }
-    }
-}
-
 /// A content, with references that keep its segments.
-pub(super) struct Pinned {
-    pub(super) content: ContentAt,
-    pub(super) segment: Arc<Segment>,
+pub struct Pinned<S> {
+    /// Its place.
+    pub content: ContentAt,
+    /// The segment of the content, or of its first part.
+    pub segment: Arc<S>,
     /// The parts of a large content.
-    pub(super) parts: Option<Vec<(LogPosition, Arc<Segment>)>>,
+    pub parts: Option<Vec<(LogPosition, Arc<S>)>>,
 }
 
-/// The places of the part payloads of a large content.
-pub(super) type PartPositions = Arc<[LogPosition]>;
-
-/// The keys of the journal.
-pub(super) struct Index {
+/// The keys of a log.
+pub struct Index<S> {
     locks: Vec<Mutex<Spaces>>,
     contents: Mutex<Contents>,
-    segments: Arc<Segments>,
+    segments: Arc<Segments<S>>,
     used_bytes: AtomicU64,
     dropped_count: AtomicU64,
 }
@@ -142,8 +64,10 @@ struct Contents {
     large: HashMap<LogPosition, PartPositions>,
 }
 
-impl Index {
-    pub(super) fn new(segments: Arc<Segments>) -> Self {
+impl<S: LogSegment> Index<S> {
+    /// An index without keys.
+    #[must_use]
+    pub fn new(segments: Arc<Segments<S>>) -> Self {
         Self {
             locks: (0..LOCKS).map(|_| Mutex::default()).collect(),
             contents: Mutex::default(),
@@ -154,7 +78,7 @@ impl Index {
     }
 
     /// Bytes of the records and contents in use.
-    pub(super) fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Acquire)
     }
 
@@ -164,13 +88,13 @@ impl Index {
     }
 
     /// The entry of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Option<IndexEntry> {
+    pub fn get(&self, key: &[u8]) -> Option<IndexEntry> {
         self.spaces(space_of(key)).live.get(&space_of(key))?.get(key)
     }
 
     /// The contents of these keys, in order, each with its segments. They stay readable even if the
     /// keys are removed.
-    pub(super) fn pin(&self, keys: &[Key], pinned: &mut Vec<Option<Pinned>>) {
+    pub fn pin(&self, keys: &[Key], pinned: &mut Vec<Option<Pinned<S>>>) {
         let mut segments = SegmentCache::new(&self.segments);
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
         for key in keys {
@@ -192,31 +116,31 @@ impl Index {
     }
 
     /// The parts of a large content, each with its segment.
-    pub(super) fn parts(&self, place: LogPosition) -> Option<Vec<(LogPosition, Arc<Segment>)>> {
+    pub fn parts(&self, place: LogPosition) -> Option<Vec<(LogPosition, Arc<S>)>> {
         let parts = lock(&self.contents).large.get(&place).map(Arc::clone)?;
         parts.iter().map(|part| Some((*part, self.segments.get(part.segment)?))).collect()
     }
 
     /// The places of the parts of a large content.
-    pub(super) fn part_places(&self, place: LogPosition) -> Option<PartPositions> {
+    pub fn part_places(&self, place: LogPosition) -> Option<PartPositions> {
         lock(&self.contents).large.get(&place).map(Arc::clone)
     }
 
     /// Whether more than one key refers to a content.
-    pub(super) fn is_shared(&self, place: LogPosition) -> bool {
+    pub fn is_shared(&self, place: LogPosition) -> bool {
         lock(&self.contents).shared.contains_key(&place)
     }
 
     /// Adds the parts of a new large content. The caller must do this before the operation that
     /// refers to it.
-    pub(super) fn add_large(&self, parts: PartPositions) {
+    pub fn add_large(&self, parts: PartPositions) {
         if let Some(first) = parts.first().copied() {
             lock(&self.contents).large.insert(first, parts);
         }
     }
 
     /// Applies changes of the log, in order.
-    pub(super) fn apply(&self, ops: &[Op]) {
+    pub fn apply(&self, ops: &[Op]) {
         let mut account = Account::new(self);
         let mut held: Option<(u64, MutexGuard<'_, Spaces>)> = None;
         for (number, op) in ops.iter().enumerate() {
@@ -265,7 +189,7 @@ impl Index {
     }
 
     /// Removes up to `count` records of dropped spaces. Returns whether more are left.
-    pub(super) fn reap(&self, mut count: usize) -> bool {
+    pub fn reap(&self, mut count: usize) -> bool {
         if self.dropped_count.load(Ordering::Acquire) == 0 {
             return false;
         }
@@ -288,7 +212,7 @@ impl Index {
 
     /// Appends the entries with a prefix after the key `after`, ascending by key, until `page` has
     /// `limit` entries.
-    pub(super) fn page(
+    pub fn page(
         &self,
         prefix: &[u8],
         after: Option<&Key>,
@@ -306,7 +230,7 @@ impl Index {
 
     /// Searches up to `limit` entries for users of a segment. Returns the position to
     /// continue from, or `None` at the end.
-    pub(super) fn sweep(
+    pub fn sweep(
         &self,
         segment: u32,
         from: SweepCursor,
@@ -354,7 +278,7 @@ impl Index {
 
     /// Counts the users of shared contents, after the whole log was read into an index in which
     /// every put counted as new content.
-    pub(super) fn count_shared(&self) {
+    pub fn count_shared(&self) {
         // A shared content has at least one record that refers to it without embedding it.
         let mut users: HashMap<LogPosition, u32> = HashMap::new();
         self.each(&mut |_, entry| {
@@ -377,7 +301,7 @@ impl Index {
     }
 
     /// Passes every entry to `visit`.
-    pub(super) fn each(&self, visit: &mut dyn FnMut(Key, &IndexEntry)) {
+    pub fn each(&self, visit: &mut dyn FnMut(Key, &IndexEntry)) {
         for spaces in &self.locks {
             for (space, records) in &lock(spaces).live {
                 let prefix = Key::of_space(*space);
@@ -391,7 +315,7 @@ impl Index {
 
     /// Counts the records and contents in use for every segment, after the whole log was read.
     /// Returns the number of a missing segment as an error.
-    pub(super) fn open_account(&self) -> Result<(), u32> {
+    pub fn open_account(&self) -> Result<(), u32> {
         self.count_shared();
         let mut missing = None;
         let mut account = Account::new(self);
@@ -423,8 +347,8 @@ impl Index {
         missing.map_or(Ok(()), Err)
     }
 
-    /// As [`Index::apply`], without counting, while the log is read.
-    pub(super) fn replay(&self, ops: &[Op]) {
+    /// As [`Self::apply`], without counting, while the log is read.
+    pub fn replay(&self, ops: &[Op]) {
         for op in ops {
             let (Op::Put { key, .. } | Op::Delete { key } | Op::DeletePrefix { prefix: key }) = op;
             let space = space_of(key.as_bytes());
@@ -453,145 +377,10 @@ impl Index {
 
 /// Position of a sweep.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct SweepCursor {
+pub struct SweepCursor {
     lock: usize,
     space: u64,
     after: Option<Key>,
-}
-
-/// Keeps the account while entries change.
-struct Account<'a> {
-    index: &'a Index,
-    segments: SegmentCache<'a>,
-    added: u64,
-    freed: u64,
-}
-
-impl<'a> Account<'a> {
-    fn new(index: &'a Index) -> Self {
-        Self { index, segments: SegmentCache::new(&index.segments), added: 0, freed: 0 }
-    }
-
-    /// Counts a record as in use.
-    fn record(&mut self, entry: &IndexEntry) -> Option<()> {
-        self.added += u64::from(entry.record_bytes);
-        self.segments.get(entry.record.segment)?.add_use();
-        Some(())
-    }
-
-    /// Counts a content as in use, which was not in use before.
-    fn content(&mut self, content: &ContentAt) -> Option<()> {
-        self.added += CONTENT_HEAD as u64 + u64::from(content.length);
-        if !content.is_large {
-            self.segments.get(content.place.segment)?.add_use();
-            return Some(());
-        }
-        let parts = lock(&self.index.contents).large.get(&content.place).map(Arc::clone)?;
-        for part in parts.iter() {
-            self.segments.get(part.segment)?.add_use();
-        }
-        Some(())
-    }
-
-    fn put(&mut self, entry: &IndexEntry, is_new: bool, old: Option<&IndexEntry>) {
-        debug_assert!(
-            self.segments.get(entry.record.segment).is_none_or(|segment| !segment.is_sealed()),
-            "the index judged the content of a sealed segment without this record"
-        );
-        self.record(entry);
-        let content = entry.content_at();
-        let kept = old.and_then(IndexEntry::content_at).filter(|_| !is_new);
-        let is_kept = content.is_some() && kept == content;
-        if let Some(content) = content.filter(|_| !is_kept) {
-            if is_new {
-                self.content(&content);
-            } else {
-                let mut contents = lock(&self.index.contents);
-                *contents.shared.entry(content.place).or_insert(1) += 1;
-            }
-        }
-        if let Some(old) = old {
-            self.freed += u64::from(old.record_bytes);
-            if let Some(segment) = self.segments.get(old.record.segment) {
-                segment.end_use();
-            }
-            if let Some(content) = old.content_at().filter(|_| !is_kept) {
-                self.drop_content(&content);
-            }
-        }
-    }
-
-    fn gone(&mut self, old: &IndexEntry) {
-        self.freed += u64::from(old.record_bytes);
-        if let Some(segment) = self.segments.get(old.record.segment) {
-            segment.end_use();
-        }
-        if let Some(content) = old.content_at() {
-            self.drop_content(&content);
-        }
-    }
-
-    fn drop_content(&mut self, content: &ContentAt) {
-        let mut contents = lock(&self.index.contents);
-        if let Some(count) = contents.shared.get_mut(&content.place) {
-            *count -= 1;
-            if *count <= 1 {
-                contents.shared.remove(&content.place);
-            }
-            return;
-        }
-        self.freed += CONTENT_HEAD as u64 + u64::from(content.length);
-        if !content.is_large {
-            drop(contents);
-            if let Some(segment) = self.segments.get(content.place.segment) {
-                segment.end_use();
-            }
-            return;
-        }
-        let parts = contents.large.remove(&content.place);
-        drop(contents);
-        for part in parts.iter().flat_map(|parts| parts.iter()) {
-            if let Some(segment) = self.segments.get(part.segment) {
-                segment.end_use();
-            }
-        }
-    }
-}
-
-impl Drop for Account<'_> {
-    fn drop(&mut self) {
-        self.index.used_bytes.fetch_add(self.added, Ordering::AcqRel);
-        self.index.used_bytes.fetch_sub(self.freed, Ordering::AcqRel);
-    }
-}
-
-/// Remembers the last two segments: most look-ups are for these two.
-struct SegmentCache<'a> {
-    segments: &'a Segments,
-    last: [Option<Arc<Segment>>; 2],
-    next: usize,
-}
-
-impl<'a> SegmentCache<'a> {
-    const fn new(segments: &'a Segments) -> Self {
-        Self { segments, last: [None, None], next: 0 }
-    }
-
-    fn get(&mut self, number: u32) -> Option<&Arc<Segment>> {
-        let is_it = |one: &Option<Arc<Segment>>| {
-            one.as_ref().is_some_and(|segment| segment.number() == number)
-        };
-        let place = match self.last.iter().position(is_it) {
-            Some(place) => place,
-            None => {
-                let place = self.next;
-                self.next = 1 - self.next;
-                *self.last.get_mut(place)? = Some(self.segments.get(number)?);
-                place
-            }
-        };
-        self.last.get(place)?.as_ref()
-    }
 }
 
 /// Locks a mutex whose data no panic can leave inconsistent.
