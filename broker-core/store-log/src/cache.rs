@@ -5,8 +5,8 @@
 //! contents. Pieces from the writer need no copy, and a read from disk also serves the
 //! neighbours of a content. The oldest piece is dropped first.
 //!
-//! Contents that are looked up together share the memory of their piece if they are a large part of
-//! it. Otherwise they are copied, so that a few bytes do not keep a large piece in memory.
+//! Contents that are looked up together share the memory of their piece if they are most of its
+//! bytes. Otherwise they are copied, so that a few bytes do not keep a large piece in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

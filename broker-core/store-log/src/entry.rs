@@ -1,4 +1,4 @@
-//! The places of a key's record and content, and the changes of them.
+//! The places of a key's record and content, and the changes of a log.
 
 use std::sync::Arc;
 

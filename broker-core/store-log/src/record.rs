@@ -247,7 +247,7 @@ impl Reading<'_> {
     }
 }
 
-/// Decodes records of a segment, or of its side file.
+/// Decodes the records of a segment, and of side files.
 pub struct RecordReader {
     version: Version,
     /// Seed of the checksums; `None` if the bytes were checked already.
@@ -267,8 +267,8 @@ impl RecordReader {
         Self { version, seed: None, unpacked: [0; PACKED_MAX] }
     }
 
-    /// Reads the record at the start of `bytes`. It does not check an embedded content: the
-    /// checksum of the frame covers it, or the reader of the content checks it.
+    /// Reads the first record, without a check of an embedded content: the checksum of the frame
+    /// covers it, or the reader of the content checks it.
     pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Reading<'a>, Flaw> {
         let (head, known, mut record) = self.read_known(bytes)?;
         let mut span = known.len();

@@ -1,5 +1,5 @@
 //! The account of the index: the number of records and contents of each segment that are in use, and
-//! the bytes of all of them. Only the index uses it.
+//! their bytes. Only the index uses it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
