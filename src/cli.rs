@@ -30,6 +30,7 @@ mod terminal;
 mod act;
 mod apply;
 mod audit;
+mod checks;
 mod completions;
 mod connection_string;
 mod context;
@@ -59,6 +60,7 @@ mod tls;
 mod token;
 mod top;
 mod topic;
+mod topology;
 
 use std::env::VarError;
 use std::io::{self, Write as _};
@@ -273,6 +275,12 @@ enum Command {
     /// Show counts, gauges and times of an entity or of the namespace over time
     #[command(after_help = series::HELP)]
     Series(series::SeriesFlags),
+    /// Show which entities copy and forward to which, with rates and the longest chain
+    #[command(after_help = topology::HELP)]
+    Topology(topology::TopologyFlags),
+    /// Show what needs a person, and mute findings
+    #[command(after_help = checks::HELP)]
+    Checks(checks::ChecksFlags),
     /// List sessions, and show or set their state
     #[command(subcommand, after_help = session::HELP)]
     Session(session::SessionCommand),
@@ -495,6 +503,8 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Job(command)) => job::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Series(flags)) => series::run(&flags),
+        Some(Command::Topology(flags)) => topology::run(&flags),
+        Some(Command::Checks(flags)) => checks::run(&flags),
         Some(Command::Session(command)) => session::run(&command),
         Some(Command::Top(flags)) => top::run(&flags),
         Some(Command::Context(command)) => context::run(&command),

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
+use peeklock::ChecksConfig;
 use peeklock::amqp::AmqpTransport;
 use peeklock::audit::{AuditConfig, AuditTrail, MemoryTrail, OpenError};
 use peeklock::auth_jwt::JwtAuthorizer;
@@ -113,6 +114,19 @@ pub fn jobs(loaded: &Loaded) -> io::Result<Arc<dyn JobRunner>> {
     }
     let folder = Path::new(&loaded.config.server.data_dir).join(JOBS_FOLDER);
     Ok(Arc::new(Operations::open(&folder)?))
+}
+
+/// Settings of the checks of all entities (CON-39).
+pub fn checks(loaded: &Loaded) -> ChecksConfig {
+    let (config, server) = (&loaded.config, &loaded.config.server);
+    let mut addresses = config.addresses().into_iter();
+    let is_beyond_loopback = addresses.any(|(_, address)| !address.ip().is_loopback());
+    let counts = ["http", "websocket", "amqp"].into_iter().zip(config.connections());
+    ChecksConfig {
+        directory: (!server.ephemeral).then(|| Path::new(&server.data_dir).join("checks")),
+        connection_count_max: counts.map(|(name, count)| (name, count as u64)).collect(),
+        admits_anonymous_machines: config.security.i_know && is_beyond_loopback,
+    }
 }
 
 /// Authorizer for tokens of an identity provider, which falls back to the policies.

@@ -505,6 +505,7 @@ pub async fn start_broker(
             ..SeriesConfig::default()
         });
     }
+    builder = builder.checks(registry::checks(loaded));
     if let Some(tracer) = host.tracer.take() {
         builder = builder.tracer(tracer);
     }

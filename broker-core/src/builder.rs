@@ -16,6 +16,7 @@ use crate::actor::pulse::Pulses;
 use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
 use crate::call::BoxFuture;
+use crate::checks::{Checks, ChecksConfig};
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
 use crate::description::Settings;
@@ -105,6 +106,7 @@ pub struct BrokerBuilder {
     auditor: Option<Arc<dyn Auditor>>,
     jobs: Option<Arc<dyn JobRunner>>,
     series: Option<SeriesConfig>,
+    checks: Option<ChecksConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
 }
@@ -123,6 +125,7 @@ impl Default for BrokerBuilder {
             auditor: None,
             jobs: None,
             series: None,
+            checks: None,
             watch: WatchScope::Nothing,
             key: None,
         }
@@ -236,6 +239,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// Checks all entities each minute, and reports what needs a person (CON-39). Without this,
+    /// questions for findings are refused.
+    #[must_use]
+    pub fn checks(mut self, config: ChecksConfig) -> Self {
+        self.checks = Some(config);
+        self
+    }
+
     /// Counts the work of consumers and couriers, so that [`Broker::idle`] waits for it. For tests;
     /// it slows each delivery a little.
     #[must_use]
@@ -328,6 +339,7 @@ impl BrokerBuilder {
             surveys: Surveys::default(),
             taps: Arc::default(),
             series: SeriesCollector::new(self.series),
+            checks: Checks::new(self.checks),
             searches: Searches::default(),
             forwarders: Forwarders::new(self.forwarders, limits.forwarder_thread_count_max),
             refusals: Refusals::default(),
@@ -424,6 +436,14 @@ fn run(
             }
             std::future::pending().await
         };
+        let checked = Arc::clone(&shared);
+        let checks = async move {
+            let mut are_open = checked.are_open.subscribe();
+            if are_open.wait_for(|are_open| *are_open).await.is_ok() {
+                checked.checks.run(&checked).await;
+            }
+            std::future::pending().await
+        };
         let actor = NamespaceActor::new(shared, writers, handles, loaded, opened);
         started.send(Ok(actor.start())).ok();
         tokio::select! {
@@ -432,6 +452,7 @@ fn run(
             () = expiring_grants.run(&*clock) => {}
             () = taps.run(&*clock) => {}
             () = series => {}
+            () = checks => {}
         }
         for arbiter in arbiters {
             arbiter.stop();

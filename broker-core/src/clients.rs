@@ -209,6 +209,15 @@ impl Clients {
         Ok(())
     }
 
+    /// Returns the number of clients of each transport.
+    pub(crate) fn count_by_transport(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for client in self.open.read().unwrap_or_else(PoisonError::into_inner).values() {
+            *counts.entry(client.transport).or_default() += 1;
+        }
+        counts
+    }
+
     /// Returns the client of a receiver.
     pub(crate) fn holder(&self, of: ReceiverId) -> Option<HolderFacts> {
         let receivers = self.receivers.read().unwrap_or_else(PoisonError::into_inner);

@@ -21,6 +21,11 @@ pub trait Clock: Send + Sync {
 
     /// Waits until `now` is at or after the instant.
     async fn sleep_until(&self, at: Timestamp);
+
+    /// Difference from this clock to the clock of the machine, if this one follows it slowly.
+    fn offset(&self) -> TimeSpan {
+        TimeSpan::ZERO
+    }
 }
 
 /// System time: wall time at the start plus the boot time elapsed since, including suspended time,
@@ -92,6 +97,10 @@ impl Clock for SystemClock {
             tokio::time::sleep(rest.clamp(Duration::from_millis(1), Duration::from_secs(3_600)))
                 .await;
         }
+    }
+
+    fn offset(&self) -> TimeSpan {
+        wall_time().since(self.now())
     }
 }
 

@@ -17,6 +17,7 @@ use peeklock_model::inspect::{
     TimelineQuery,
 };
 
+use crate::checks::report::{ChecksPage, ChecksQuery};
 use crate::command::{Counts, MessageFacts, ReceiveMode};
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditPage, AuditQuery};
@@ -28,6 +29,7 @@ use crate::message::Message;
 use crate::search::{SearchPage, SearchStep};
 use crate::series::query::{Series, SeriesQuery};
 use crate::time::{TimeSpan, Timestamp};
+use crate::topology::query::{Topology, TopologyQuery};
 
 /// Question about the entity of a path; without a path, about the namespace.
 #[derive(Clone, PartialEq, Debug)]
@@ -81,6 +83,11 @@ pub enum Question {
     /// Reads jobs of the namespace, one job, or its failures (CON-19). Answer: [`Found::Jobs`],
     /// [`Found::Job`] or [`Found::JobFailures`].
     Jobs(JobQuery),
+    /// Reads entities and their destinations as nodes and edges (CON-38). Answer:
+    /// [`Found::Topology`].
+    Topology(TopologyQuery),
+    /// Reads the findings of the last check (CON-39). Answer: [`Found::Checks`].
+    Checks(ChecksQuery),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -132,6 +139,10 @@ pub enum Found {
     Job(Box<JobFacts>),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePage),
+    /// Nodes and edges.
+    Topology(Topology),
+    /// Findings of the last check.
+    Checks(ChecksPage),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -485,7 +496,9 @@ impl Question {
             | Self::Series(_)
             | Self::Search(_)
             | Self::Jobs(_) => Action::Inspect,
-            Self::Entities(_) | Self::Clients(_) => Action::Overview,
+            Self::Entities(_) | Self::Clients(_) | Self::Topology(_) | Self::Checks(_) => {
+                Action::Overview
+            }
             Self::Audit(_) => Action::ReadAudit,
         }
     }
@@ -495,7 +508,7 @@ impl Question {
     #[must_use]
     pub const fn is_of_namespace(&self, path: &str) -> bool {
         match self {
-            Self::Entities(_) | Self::Clients(_) => true,
+            Self::Entities(_) | Self::Clients(_) | Self::Topology(_) | Self::Checks(_) => true,
             Self::Timeline(_) => path.is_empty(),
             Self::Search(step) => path.is_empty() && step.is_of_all(),
             Self::Jobs(query) => matches!(query, JobQuery::List { .. }),

@@ -16,8 +16,8 @@ const OTHER_COUNT: usize = 7;
 pub(crate) const FLOW_COUNT: usize = OTHER_COUNT + DeadLetterCause::COUNT;
 /// Number of buckets of a histogram.
 pub(crate) const BUCKET_COUNT: usize = 64;
-/// The last bucket.
-const LAST_BUCKET: u8 = 63;
+/// The last bucket, which has no upper bound.
+pub(crate) const LAST_BUCKET: u8 = 63;
 const _: () = assert!(LAST_BUCKET as usize + 1 == BUCKET_COUNT);
 /// Upper bound of the first bucket. Each further bucket is longer by the square root of 2.
 const FIRST_BUCKET: TimeSpan = TimeSpan::from_ticks(1_250);
@@ -131,7 +131,7 @@ fn flows_of(turn: &TurnCounts) -> [u64; FLOW_COUNT] {
 }
 
 /// Returns the bucket of a duration. The last one has all longer durations.
-fn bucket_of(span: TimeSpan) -> usize {
+pub(crate) fn bucket_of(span: TimeSpan) -> usize {
     let ticks = u64::try_from(span.ticks()).unwrap_or_default();
     let first = FIRST_BUCKET.ticks().unsigned_abs();
     let Some(octave) = (ticks / first).checked_ilog2() else { return 0 };

@@ -24,6 +24,7 @@
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
 //! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
+//! | `topology`, `checks` | entities and their destinations, and what needs a person |
 //! | `jobs` | deeds of operators on many messages |
 
 // Words: plain values.
@@ -43,11 +44,13 @@ pub mod command {
 pub mod inspect {
     pub use peeklock_model::inspect::*;
 
+    pub use crate::checks::report::*;
     pub use crate::findings::*;
     pub use crate::heads::BodyReader;
     pub use crate::jobs::*;
     pub use crate::search::*;
     pub use crate::series::query::*;
+    pub use crate::topology::query::*;
     pub use peeklock_words::search::*;
 }
 // The state machines, one for each kind of entity.
@@ -77,6 +80,7 @@ pub mod broker;
 pub mod builder;
 pub mod call;
 pub mod census;
+mod checks;
 pub mod clients;
 pub mod contract;
 pub mod declaration;
@@ -92,6 +96,7 @@ mod series;
 mod shared;
 mod survey;
 mod taps;
+mod topology;
 mod traced;
 
 pub use access::{
@@ -99,5 +104,6 @@ pub use access::{
 };
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
+pub use checks::ChecksConfig;
 pub use series::SeriesConfig;
 pub use shared::Namespace;

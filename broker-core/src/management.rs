@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use crate::checks::report::MuteChange;
 use crate::command::{
     ActedMessage, Described, DescribedSubscription, DescribedTopic, InboundMessage,
     OperatorCommand, SessionFilter,
@@ -147,6 +148,9 @@ pub enum Management {
     /// Closes the connection of a client, wherever its links are (CON-24). Answer:
     /// [`Managed::Done`].
     CloseClient(ClientId),
+    /// Mutes a finding of the checks about the entity, or without a path about the broker (CON-39).
+    /// Answer: [`Managed::Done`].
+    Mute(MuteChange),
 }
 
 /// A part of a list.
@@ -257,6 +261,7 @@ impl Management {
             | Self::CreateJob(_)
             | Self::ControlJob(..)
             | Self::CloseClient(_)
+            | Self::Mute(_)
             | Self::Policies
             | Self::Policy(_)
             | Self::CreatePolicy(..)
@@ -289,7 +294,9 @@ impl Management {
             Self::Sessions(..) => Action::ListSessions,
             Self::DeleteDeferred(_) => Action::DeleteDeferred,
             Self::DeleteUnlocked { .. } => Action::DeleteUnlocked,
-            Self::Operate(_) | Self::CreateJob(_) | Self::ControlJob(..) => Action::Operate,
+            Self::Operate(_) | Self::CreateJob(_) | Self::ControlJob(..) | Self::Mute(_) => {
+                Action::Operate
+            }
             Self::CloseClient(_) => Action::CloseClients,
             Self::Policies | Self::Policy(_) => Action::ReadPolicies,
             Self::CreatePolicy(..)

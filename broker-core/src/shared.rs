@@ -1,6 +1,7 @@
 //! State of a broker that its handles and its actors share. The builder makes it, once for each
 //! broker.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +12,7 @@ use crate::actor::directory::Directory;
 use crate::actor::pulse::Pulses;
 use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::census::Census;
+use crate::checks::Checks;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::contract::{Auditor, Authorizer, JobKeeper, Tracer};
@@ -67,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) taps: Arc<Taps>,
     /// Values of all entities over time.
     pub(crate) series: SeriesCollector,
+    /// Checks of all entities.
+    pub(crate) checks: Checks,
     /// Places of open searches.
     pub(crate) searches: Searches,
     /// Whether every entity in the store has been opened.
@@ -120,6 +124,12 @@ impl Shared {
                 _ = is_stopping.wait_for(|is_stopping| *is_stopping) => return Err(error),
             }
         }
+    }
+
+    /// Whether clients without credentials are admitted (SEC-17).
+    pub(crate) fn allows_anonymous(&self) -> bool {
+        // A panic in an authorizer is a refusal.
+        catch_unwind(AssertUnwindSafe(|| self.authorizer.allows_anonymous())).unwrap_or(false)
     }
 
     /// Returns a new unique name for a command.

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use peeklock_model::inspect::{ROW_COUNT_MAX, Readings, RowKey};
+use peeklock_model::inspect::{EntitySetup, ROW_COUNT_MAX, Readings, RowKey};
 use tokio::sync::Mutex;
 
 use crate::actor::directory::Directory;
@@ -18,6 +18,8 @@ use crate::findings::{
 };
 use crate::ids::EntityId;
 use crate::path::PathKey;
+use crate::series::query::SeriesColumn;
+use crate::telemetry::LiveGauges;
 use crate::time::{TimeSpan, Timestamp};
 
 /// Age at which a survey is replaced.
@@ -25,9 +27,9 @@ const AGE_MAX: TimeSpan = TimeSpan::from_seconds(1);
 /// Maximum time over which rates are averaged; an older survey gives none.
 const RATE_TIME_MAX: TimeSpan = TimeSpan::from_seconds(10);
 /// Number of entities that are read between two yields.
-const READ_AT_ONCE: usize = 1_024;
+pub(crate) const READ_AT_ONCE: usize = 1_024;
 /// Text between the key of a topic and the name of a subscription.
-const SUBSCRIPTIONS: &str = "/subscriptions/";
+pub(crate) const SUBSCRIPTIONS: &str = "/subscriptions/";
 
 /// All entities of a broker with their counts at one moment.
 pub(crate) struct Survey {
@@ -45,6 +47,14 @@ pub(crate) struct SurveyedEntity {
     pub(crate) key: PathKey,
     /// Counts and rates.
     pub(crate) row: EntityRow,
+    /// Destinations, times and rules.
+    pub(crate) setup: Arc<EntitySetup>,
+    /// Its published values.
+    pub(crate) observed: Arc<LiveGauges>,
+    /// Number of messages forwarded since the broker started.
+    forwarded: u64,
+    /// Messages forwarded per second; `None` until the counts were read twice.
+    pub(crate) forward_rate: Option<f64>,
 }
 
 /// Keys of the entities that a reader may read; `None` for all entities.
@@ -54,6 +64,15 @@ pub(crate) struct ReadableKeys(pub(crate) Option<HashSet<PathKey>>);
 #[derive(Default)]
 pub(crate) struct Surveys {
     last: Mutex<Option<Arc<Survey>>>,
+}
+
+#[cfg(test)]
+impl SurveyedEntity {
+    /// Returns an entity without destinations.
+    pub(crate) fn of(id: EntityId, row: EntityRow) -> Self {
+        let (key, setup, observed) = (PathKey::fold(&row.path), Arc::default(), Arc::default());
+        Self { id, key, row, setup, observed, forwarded: 0, forward_rate: None }
+    }
 }
 
 impl ReadableKeys {
@@ -136,6 +155,10 @@ impl Survey {
                 entity.row.rates = before.and_then(|before| {
                     Rates::between(&before.row.readings, &entity.row.readings, passed)
                 });
+                let forwarded = before
+                    .filter(|_| entity.row.rates.is_some())
+                    .map(|before| entity.forwarded.saturating_sub(before.forwarded));
+                entity.forward_rate = forwarded.map(|count| per_second(count, passed));
             }
             tokio::task::yield_now().await;
         }
@@ -143,8 +166,12 @@ impl Survey {
 
     /// Returns the entity with this key.
     pub(crate) fn get(&self, key: &PathKey) -> Option<&SurveyedEntity> {
-        let place = self.entities.binary_search_by(|entity| entity.key.cmp(key)).ok()?;
-        self.entities.get(place)
+        self.entities.get(self.place(key)?)
+    }
+
+    /// Returns the place of the entity with this key.
+    pub(crate) fn place(&self, key: &PathKey) -> Option<usize> {
+        self.entities.binary_search_by(|entity| entity.key.cmp(key)).ok()
     }
 
     /// Returns a page of the readable entities that a query selects.
@@ -197,21 +224,30 @@ fn read(directory: &Directory, kind: EntityKind, path: &Arc<str>) -> Option<Surv
     let readings = entry.observed.readings();
     let total_size = readings.size_bytes;
     let row = EntityRow { path: entry.path, kind, readings, total_size, rates: None };
-    Some(SurveyedEntity { id: entry.id, key, row })
+    let forwarded = entry.observed.flows().map_or(0, |flows| {
+        flows.counts().get(SeriesColumn::ForwardedOut as usize).copied().unwrap_or_default()
+    });
+    let setup = entry.observed.setup();
+    let (id, observed) = (entry.id, entry.observed);
+    Some(SurveyedEntity { id, key, row, setup, observed, forwarded, forward_rate: None })
+}
+
+/// A count over a time as a rate.
+#[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
+fn per_second(count: u64, passed: TimeSpan) -> f64 {
+    count as f64 / passed.as_seconds_f64()
 }
 
 impl Rates {
     /// Returns the rates between two readings of an entity; none if no time has passed.
-    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with one decimal")]
     fn between(before: &Readings, after: &Readings, passed: TimeSpan) -> Option<Self> {
-        let seconds = passed.as_seconds_f64();
-        if seconds <= 0.0 {
+        if passed <= TimeSpan::ZERO {
             return None;
         }
         let accepted = after.last_sequence.0.saturating_sub(before.last_sequence.0);
         let stored = before.counts.total().saturating_add(accepted);
         let removed = stored.saturating_sub(after.counts.total());
-        Some(Self { accepted: accepted as f64 / seconds, removed: removed as f64 / seconds })
+        Some(Self { accepted: per_second(accepted, passed), removed: per_second(removed, passed) })
     }
 }
 

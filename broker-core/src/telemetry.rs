@@ -4,14 +4,14 @@
 //! single entities are read from [`LiveGauges`] at scrape time (DESIGN section 5).
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use metrics::{
     Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
 
-use peeklock_model::inspect::Readings;
+use peeklock_model::inspect::{EntitySetup, Readings};
 
 use crate::change::{DeadLetterCause, Removal};
 use crate::command::Counts;
@@ -270,6 +270,8 @@ pub struct LiveGauges {
     sessions: AtomicU64,
     /// Counts since the broker started; empty until the first message.
     flows: OnceLock<Box<Flows>>,
+    /// Properties as of the last change.
+    setup: RwLock<Arc<EntitySetup>>,
 }
 
 /// Gauges of an entity at one moment.
@@ -374,6 +376,16 @@ impl LiveGauges {
     /// Counts since the broker started, if there were any.
     pub(crate) fn flows(&self) -> Option<&Flows> {
         self.flows.get().map(|flows| &**flows)
+    }
+
+    /// Publishes changed properties.
+    pub(crate) fn publish_setup(&self, setup: Arc<EntitySetup>) {
+        *self.setup.write().unwrap_or_else(PoisonError::into_inner) = setup;
+    }
+
+    /// Properties as of the last change.
+    pub(crate) fn setup(&self) -> Arc<EntitySetup> {
+        Arc::clone(&self.setup.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn publish(&self, readings: &Readings) {

@@ -494,11 +494,13 @@ async fn entities(flags: &InspectFlags, session: &CommandConnection) -> Result<(
     print_table(session, table, (shown, is_more), "there is no such entity")
 }
 
+/// Messages per second; `-` if they are not known.
+pub fn rate(rate: Option<f64>) -> Cell {
+    Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
+}
+
 fn entity_row(row: &EntityRow, now: Timestamp) -> Vec<Cell> {
     let (readings, counts) = (&row.readings, &row.readings.counts);
-    let rate = |rate: Option<f64>| {
-        Cell::Right(rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")))
-    };
     let oldest = readings.oldest_at.map(|at| span(now.since(at)));
     vec![
         Cell::Text((*row.path).to_owned()),

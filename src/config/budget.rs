@@ -14,7 +14,7 @@ use peeklock::declaration::PLAN_RULE_BYTES_MAX;
 use peeklock::operations::Operations;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::store::JournalConfig;
-use peeklock::{Access, SeriesConfig};
+use peeklock::{Access, ChecksConfig, SeriesConfig};
 
 use super::Config;
 
@@ -215,6 +215,7 @@ impl Config {
                 (limits.search_count_max as u64).saturating_mul(SEARCH_BYTES),
             ),
             Row::shared("series of entities", "console.series", series),
+            Row::fixed("checks of entities", ChecksConfig::BYTES_MAX),
             Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
             Row::fixed("audit trail of an ephemeral broker", trail),
             Row::fixed("jobs of operators", Operations::BYTES_MAX),

@@ -303,3 +303,22 @@ test("a tap shows each message that is accepted while it is open", async (t) => 
   assert.deepEqual(heads, []);
   await assert.rejects(connection.inspection.tap(`${path}/$deadletterqueue`), refusedAs("InvalidOperation"));
 });
+
+// CON-38, CON-39, CON-41
+test("the topology has edges, and findings are muted", async (t) => {
+  const connection = await connected(t);
+  const [from, to] = [await queue(connection), await queue(connection)];
+  await connection.queues.update(from, { forwardTo: to });
+  const { holders, inspection } = connection;
+  const { nodes, edges, longestChain } = await inspection.topology({ around: from, hops: 1 });
+  assert.deepEqual(nodes.map(({ name }) => name).sort(), [from, to].sort());
+  assert.equal(edges[0].kind, "forward");
+  assert.deepEqual(longestChain, { hops: 1, names: [from, to] });
+  const { findings, checkedAtUtc } = await inspection.checks({ path: from });
+  assert.deepEqual(findings, []);
+  assert.ok(!Number.isNaN(Date.parse(checkedAtUtc)));
+  await holders.muteFinding(from, "nearlyFull", "known");
+  await holders.unmuteFinding(from, "nearlyFull");
+  await assert.rejects(holders.muteFinding(from, "nearlyFull", ""), refusedAs("ArgumentOutOfRange"));
+  await assert.rejects(inspection.topology({ around: "none-at-all" }), refusedAs("EntityNotFound"));
+});

@@ -186,6 +186,11 @@ async function lookAround(inspection: Inspection): Promise<void> {
   const waits: (number | null)[] | undefined = (await inspection.series("orders", { columns: ["waitP95Us"], resolutionSeconds: 60 })).columns.waitP95Us;
   await inspection.series("", { from: new Date(counts[0] ?? waits?.[0] ?? 0) });
   const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
+  const { nodes, edges } = await inspection.topology({ around: "orders", hops: 2 });
+  const reached: string | undefined = nodes[edges[0]?.to ?? 0]?.entity?.path;
+  const { findings } = await inspection.checks({ path: reached ?? "", kind: "deadLettersUnread", muted: false });
+  // @ts-expect-error: there is no such kind
+  await inspection.checks({ kind: findings[0]?.remedy });
   const { clients } = await inspection.clients({ transport: "amqp" });
   for await (const { hits, end } of inspection.search({ where: "reason:timeout", signal: AbortSignal.timeout(1000) })) {
     const found: string | undefined = hits[0]?.match?.excerpt ?? hits[0]?.path ?? end?.groups?.[0]?.value;
@@ -214,6 +219,8 @@ async function free(holders: Holders): Promise<void> {
   await holders.controlJob(job, { undo: {} });
   const wasHeld: boolean = await holders.breakSession("steps", "s");
   await holders.setSessionState("steps", "s", null);
+  await holders.muteFinding("orders", "nearlyFull", "known");
+  await holders.unmuteFinding("", "diskNearlyFull");
   await holders.closeClient(count);
   // @ts-expect-error: an object is no state
   await holders.setSessionState("steps", "s", { wasHeld });

@@ -222,6 +222,50 @@ fn series_are_shown_over_time() {
     broker.ends(2, &["series", "--resolution", "2s"]);
 }
 
+/// CON-38, CON-41: entities and their destinations as table and JSON.
+#[test]
+fn topology_is_shown() {
+    let broker = Broker::with_queue(&[]);
+    broker.ends(6, &["topology"]);
+    broker.ok(&["queue", "create", "archive"]);
+    broker.ok(&["queue", "update", "orders", "--forward-to", "archive"]);
+    broker.ok(&["topic", "create", "events"]);
+    broker.ok(&["subscription", "create", "events", "all", "--forward-dead-letters-to", "orders"]);
+    let table = broker.ok(&["topology"]);
+    let lines: Vec<Vec<&str>> = table.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["FROM", "KIND", "TO", "RATE", "WAITING", "FAILED"], "{table}");
+    assert_eq!(lines[1][..3], ["events", "copies", "events/Subscriptions/all"], "{table}");
+    assert_eq!(lines[3][..3], ["orders", "messages", "archive"], "{table}");
+    let all = broker.ok(&["topology", "-o", "json"]);
+    let all: Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(all[0]["longestChain"]["hops"], 2, "{all}");
+    assert_eq!(all[0]["nodes"].as_array().unwrap().len(), 4);
+    let near = rows(&broker.ok(&["topology", "archive", "--hops", "1", "-o", "ndjson"]));
+    assert_eq!(near[0]["nodes"].as_array().unwrap().len(), 2, "{near:?}");
+    broker.ends(4, &["topology", "none"]);
+    broker.ends(2, &["topology", "orders", "--hops", "17"]);
+}
+
+/// CON-39, CON-41: findings are shown with their remedies, muted, and shown again.
+#[test]
+fn findings_are_shown_and_muted() {
+    let broker = Broker::with_queue(&[]);
+    let shown = broker.ok(&["checks", "-o", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), Value::Array(Vec::new()));
+    assert_eq!(broker.ok(&["checks", "orders", "--kind", "nearlyFull"]), "");
+    let kind = "deadLettersUnread";
+    let muted = broker.ok(&["checks", "mute", kind, "orders", "--reason", "known"]);
+    assert_eq!(muted, "muted deadLettersUnread of orders\n");
+    let muted = broker.ok(&["checks", "mute", "diskNearlyFull", "--reason", "x", "-o", "json"]);
+    let expected = r#"{"kind":"diskNearlyFull","path":"","result":"muted"}"#;
+    assert_eq!(muted.trim_end(), expected);
+    let unmuted = broker.ok(&["checks", "unmute", "diskNearlyFull"]);
+    assert_eq!(unmuted, "unmuted diskNearlyFull of the broker\n");
+    broker.ends(4, &["checks", "mute", kind, "none", "--reason", "known"]);
+    broker.ends(2, &["checks", "mute", "none", "orders", "--reason", "known"]);
+    broker.ends(2, &["checks", "mute", kind, "orders"]);
+}
+
 /// CON-28, CON-41: scheduled messages are counted by slot, in an entity and in the namespace.
 #[test]
 fn schedule_is_shown_by_slot() {

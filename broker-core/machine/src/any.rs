@@ -2,7 +2,7 @@
 //! shell drives it; each call is dispatched to the machine inside.
 
 use bytes::Bytes;
-use peeklock_model::inspect::Readings;
+use peeklock_model::inspect::{EntitySetup, Readings};
 
 use super::family::Family;
 use super::idle::IdleDetection as _;
@@ -68,6 +68,18 @@ impl AnyMachine {
     #[must_use]
     pub fn readings(&self) -> Readings {
         either!(self, machine => machine.readings())
+    }
+
+    /// Whether published properties are still in force (CON-38).
+    #[must_use]
+    pub fn has_setup(&self, setup: &EntitySetup) -> bool {
+        either!(self, machine => machine.has_setup(setup))
+    }
+
+    /// Properties to publish (CON-38).
+    #[must_use]
+    pub fn setup(&self) -> EntitySetup {
+        either!(self, machine => machine.setup())
     }
 
     /// Whether a message or a session is locked.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::command::{Counts, SessionFilter};
 use crate::description::EntityStatus;
-use crate::ids::{ReceiverId, SequenceNumber};
+use crate::ids::{EntityId, ReceiverId, SequenceNumber};
 use crate::time::{TimeSpan, Timestamp};
 
 /// Maximum number of rows in a page (CON-02, CON-25).
@@ -413,6 +413,24 @@ pub struct Readings {
     pub size_bytes_max: u64,
     /// Status of the entity.
     pub status: EntityStatus,
+}
+
+/// Properties of an entity that the topology and the checks of all entities read without asking it
+/// (CON-38, CON-39). An entity publishes them when they change.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EntitySetup {
+    /// Lock duration; zero for a topic.
+    pub lock_duration: TimeSpan,
+    /// Time to live in force.
+    pub time_to_live: TimeSpan,
+    /// Destination of messages.
+    pub forward_to: Option<Box<str>>,
+    /// Destination of dead-lettered messages.
+    pub forward_dead_letters_to: Option<Box<str>>,
+    /// Of a topic: version of its rules.
+    pub rules_version: u64,
+    /// Of a topic: subscriptions whose rule `$Default` selects every message, next to other rules.
+    pub defaults_among_others: Vec<EntityId>,
 }
 
 impl<M, H> HeadFacts<M, H> {

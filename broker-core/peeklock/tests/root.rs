@@ -27,8 +27,15 @@ const WORDS: [&str; 19] = [
     "transaction",
 ];
 /// The broker and its access control.
-const BROKER: [&str; 6] =
-    ["Access", "Broker", "BrokerBuilder", "ContainerKeys", "SeriesConfig", "StartError"];
+const BROKER: [&str; 7] = [
+    "Access",
+    "Broker",
+    "BrokerBuilder",
+    "ChecksConfig",
+    "ContainerKeys",
+    "SeriesConfig",
+    "StartError",
+];
 /// Handles that a client opens.
 const HANDLES: [&str; 14] = [
     "Admin",

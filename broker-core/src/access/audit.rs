@@ -13,10 +13,12 @@ mod text;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+pub(crate) use self::text::address_without_keys;
 use self::text::{cut, numbers, request_text, search_text, shown, without_keys};
 use super::{Access, canonical};
 use crate::audited::{Audited, Before, ended, log_failure};
 use crate::broker::{Broker, Update};
+use crate::checks::report::MuteChange;
 use crate::command::{ActResult, Command, OperatorCommand, Outcome, SessionCommand};
 use crate::contract::auditor::{
     AUDIT_CHANGES_MAX, AuditEntry, AuditPage, AuditQuery, AuditStage, AuditedAction, AuditedChange,
@@ -67,6 +69,8 @@ const fn of_management(request: &Management) -> Option<AuditedAction> {
         Management::CreateJob(_) => AuditedAction::CreateJob,
         Management::ControlJob(..) => AuditedAction::ControlJob,
         Management::CloseClient(_) => AuditedAction::CloseClient,
+        Management::Mute(MuteChange::Mute { .. }) => AuditedAction::MuteFinding,
+        Management::Mute(MuteChange::Unmute { .. }) => AuditedAction::UnmuteFinding,
         // It changes no message.
         Management::Operate(OperatorCommand::ForgetJob(_)) => return None,
         // Questions begin their entries where they are answered, see `of_question`.
@@ -108,6 +112,8 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         | Question::Tap { .. }
         | Question::Series(_)
         | Question::Jobs(_)
+        | Question::Topology(_)
+        | Question::Checks(_)
         | Question::Audit(_) => None,
     }
 }

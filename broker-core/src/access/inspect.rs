@@ -79,6 +79,8 @@ impl Access {
             Question::Search(step) => Found::Search(self.search_page(path, step, readable).await?),
             Question::Audit(query) => Found::Audit(self.audit_page(query).await?),
             Question::Jobs(query) => self.find_jobs(query, readable).await?,
+            Question::Topology(query) => Found::Topology(self.topology(&query, readable).await?),
+            Question::Checks(query) => Found::Checks(self.checks(&query, readable).await?),
         };
         Ok(Findings { at: self.broker.now(), found })
     }

@@ -125,6 +125,7 @@ impl Access {
             | Management::DeleteUnlocked { .. }
             | Management::Operate(_)
             | Management::CreateJob(_)
+            | Management::Mute(_)
             | Management::Policies
             | Management::Policy(_)
             | Management::CreatePolicy(..)
@@ -258,6 +259,7 @@ impl AllowedRequest {
                 broker.close_client(client)?;
                 Managed::Done
             }
+            Management::Mute(mute) => access.mute(path, mute).await?,
             Management::Policies => {
                 broker.wait_for_creation(path).await;
                 Managed::Policies(broker.policies(path)?)

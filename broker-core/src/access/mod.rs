@@ -44,6 +44,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+pub(crate) use self::audit::address_without_keys;
 pub use self::audit::message_count;
 pub use self::policies::ContainerKeys;
 use self::remembered::GrantCache;

@@ -10,9 +10,10 @@ use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::BrokerError;
 use crate::inspect::{
-    ClientPage, ClientQuery, EntityPage, EntityQuery, Series, SeriesQuery, Timeline, TimelineOf,
-    TimelineQuery,
+    ChecksPage, ChecksQuery, ClientPage, ClientQuery, EntityPage, EntityQuery, MuteChange, Series,
+    SeriesQuery, Timeline, TimelineOf, TimelineQuery, Topology, TopologyQuery,
 };
+use crate::management::Managed;
 use crate::path::PathKey;
 use crate::survey::ReadableKeys;
 use crate::time::TimeSpan;
@@ -92,6 +93,41 @@ impl Access {
         let (broker, now) = (&self.broker, self.broker.now());
         let series = broker.shared.series.find(&broker.shared.directory, path, query, now);
         series.map_err(|rejection| broker.refuse(rejection, path))
+    }
+
+    /// Returns entities and their destinations as nodes and edges. No entity is asked.
+    pub(super) async fn topology(
+        &self,
+        query: &TopologyQuery,
+        readable: &ReadableKeys,
+    ) -> Result<Topology, BrokerError> {
+        let survey = self.broker.survey().await;
+        let hop_count_max = self.broker.settings().limits.hop_count_max;
+        let topology = survey.topology(query, readable, hop_count_max).await;
+        topology.map_err(|rejection| self.broker.refuse(rejection, ""))
+    }
+
+    /// Returns the findings of the last check. No entity is asked.
+    pub(super) async fn checks(
+        &self,
+        query: &ChecksQuery,
+        readable: &ReadableKeys,
+    ) -> Result<ChecksPage, BrokerError> {
+        let shared = &self.broker.shared;
+        let page = shared.checks.page(shared, query, readable).await;
+        page.map_err(|rejection| self.broker.refuse(rejection, ""))
+    }
+
+    /// Mutes a finding, or ends this. The right was checked before.
+    pub(super) async fn mute(&self, path: &str, mute: MuteChange) -> Result<Managed, BrokerError> {
+        let shared = &self.broker.shared;
+        let changed = match mute {
+            MuteChange::Mute { kind, reason } => {
+                shared.checks.mute(shared, path, kind, reason).await
+            }
+            MuteChange::Unmute { kind } => shared.checks.unmute(path, kind).await,
+        };
+        changed.map(|()| Managed::Done).map_err(|rejection| self.broker.refuse(rejection, path))
     }
 
     /// Returns the entities on which an action is granted. Call it before the request waits for its

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, Addr, Recipient, WeakAddr};
+use peeklock_model::inspect::EntitySetup;
 
 use super::background::drop_in_background;
 use super::courier::Courier;
@@ -64,6 +65,8 @@ pub(super) struct Drive {
     pub(super) inlet: Arc<Inlet>,
     /// Gauges that the drive publishes after each turn.
     observed: Arc<LiveGauges>,
+    /// Properties that were published last.
+    setup: RefCell<Arc<EntitySetup>>,
     pub(super) clock: Arc<dyn Clock>,
     /// Desk of the arbiter, which submits the stages of its trees.
     pub(super) desk: Rc<Desk>,
@@ -145,6 +148,8 @@ impl Drive {
             queue_timeout,
         } = parts;
         observed.publish(&shell.machine().readings());
+        let setup = Arc::new(shell.machine().setup());
+        observed.publish_setup(Arc::clone(&setup));
         shell.share(ArbiterShare::Turn);
         let (tree, number) = (Rc::clone(shell.tree()), shell.number());
         let shell = Rc::new(RefCell::new(shell));
@@ -157,6 +162,7 @@ impl Drive {
             number,
             inlet,
             observed,
+            setup: RefCell::new(setup),
             clock,
             desk,
             tree_number,
@@ -238,7 +244,7 @@ impl Drive {
         match result {
             Ok(Ok(turn)) => {
                 let mut shell = shell.borrow_mut();
-                self.observed.publish(&shell.machine().readings());
+                self.publish(shell.machine());
                 shell.add_flows(&turn);
                 self.desk.telemetry.count(&turn.counts);
                 if turn.counts.undelayed > 0 {
@@ -286,6 +292,16 @@ impl Drive {
         }
         if self.held_round.borrow().is_some() && !self.holds_something() {
             self.held_round.take();
+        }
+    }
+
+    /// Publishes the figures of a machine, and its properties if they have changed.
+    fn publish(&self, machine: &AnyMachine) {
+        self.observed.publish(&machine.readings());
+        if !machine.has_setup(&self.setup.borrow()) {
+            let setup = Arc::new(machine.setup());
+            self.observed.publish_setup(Arc::clone(&setup));
+            self.setup.replace(setup);
         }
     }
 

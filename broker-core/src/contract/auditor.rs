@@ -185,6 +185,10 @@ audited_actions! {
     EndJob = "endJob",
     /// Closes the connection of a client.
     CloseClient = "closeClient",
+    /// Mutes a finding of the checks.
+    MuteFinding = "muteFinding",
+    /// Reports a muted finding again.
+    UnmuteFinding = "unmuteFinding",
     /// Removes messages without receiving them.
     DeleteMessages = "deleteMessages",
     /// Sends messages.

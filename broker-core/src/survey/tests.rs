@@ -45,7 +45,7 @@ fn survey(count: u64) -> Survey {
             removed: f64::from(u32::try_from(number % 6).unwrap()),
         });
         let row = EntityRow { path: path.clone(), kind, readings, total_size: number % 101, rates };
-        SurveyedEntity { id: EntityId(number), key: PathKey::fold(&path), row }
+        SurveyedEntity::of(EntityId(number), row)
     });
     Survey { taken_at: Timestamp::from_ticks(1), entities: entities.collect() }
 }

@@ -11,6 +11,7 @@
 #[path = "../common/receive.rs"]
 mod receive;
 
+mod checks;
 mod configured;
 mod copies;
 mod declarations;

@@ -13,8 +13,9 @@ use peeklock_core::description::{
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    ClientId, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery, JobSelection, Question,
-    SearchOutput, SearchQuery, SearchStep, SeriesQuery, TimelineOf, TimelineQuery, Where,
+    CheckKind, ClientId, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery, JobSelection,
+    MuteChange, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery, TimelineOf,
+    TimelineQuery, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
@@ -244,6 +245,16 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         // The right on the namespace, since no entity has this job.
         (Action::Operate, String::new(), Management::ControlJob(JobId(1), JobControl::Pause)),
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::One(JobId(1))))),
+        (
+            Action::Operate,
+            at(),
+            Management::Mute(MuteChange::Mute { kind: CheckKind::NearlyFull, reason: "x".into() }),
+        ),
+        (
+            Action::Operate,
+            at(),
+            Management::Mute(MuteChange::Unmute { kind: CheckKind::NearlyFull }),
+        ),
         (Action::CloseClients, String::new(), Management::CloseClient(ClientId(u64::MAX))),
         (Action::ReadAudit, String::new(), inspect(Question::Audit(AuditQuery::default()))),
         (Action::ReadPolicies, at(), Management::Policies),

@@ -19,15 +19,15 @@ use peeklock_core::description::{
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
-    ClientId, ClientQuery, Found, HeadStates, Question, SearchOutput, SearchQuery, SearchStep,
-    Where,
+    CheckKind, ClientId, ClientQuery, Found, HeadStates, MuteChange, Question, SearchOutput,
+    SearchQuery, SearchStep, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
 use peeklock_core::policies::{KeyText, PolicyUpdate, WhichKey};
 use peeklock_core::rule::{Filter, RuleDescription};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::{Access, Broker};
+use peeklock_core::{Access, Broker, ChecksConfig};
 
 const SECRET: &str = "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IDEyMzQ=";
 
@@ -537,5 +537,39 @@ async fn a_broker_without_an_auditor_has_no_trail() {
     let question = Management::Inspect(Box::new(Question::Audit(AuditQuery::default())));
     let refused = broker.full_access().manage("", question).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::InvalidOperation);
+    stop(broker).await;
+}
+
+/// CON-23, CON-39: a muted finding has entries with its kind and reason, without keys.
+#[tokio::test]
+async fn muted_findings_have_entries() {
+    let builder = Broker::builder().authorizer(Arc::new(GoodTokens)).auditor(trail(false));
+    let broker = builder.checks(ChecksConfig::default()).arbiters(1).start().await.unwrap();
+    let access = access(&broker);
+    access.manage("q", Management::CreateQueue(Box::default())).await.unwrap();
+    let kind = CheckKind::NearlyFull;
+    let mute = |reason: &str| Management::Mute(MuteChange::Mute { kind, reason: reason.into() });
+    access.manage("q", mute("known")).await.unwrap();
+    assert!(access.manage("q", mute("")).await.is_err());
+    access.manage("q", mute("SharedAccessKey=hidden")).await.unwrap();
+    access.manage("q", Management::Mute(MuteChange::Unmute { kind })).await.unwrap();
+    let lines = page(&access).await;
+    let of = |line: &serde_json::Value| {
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        [text("operation"), text("request") + &text("result")]
+    };
+    let found: Vec<[String; 2]> = lines.iter().skip(2).map(of).collect();
+    let expected = [
+        ["muteFinding", "nearlyFull: known"],
+        ["muteFinding", "done"],
+        ["muteFinding", "nearlyFull: "],
+        ["muteFinding", "ArgumentOutOfRange"],
+        ["muteFinding", "nearlyFull: SharedAccessKey(hidden)"],
+        ["muteFinding", "done"],
+        ["unmuteFinding", "nearlyFull"],
+        ["unmuteFinding", "done"],
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(lines[2]["resource"], "q");
     stop(broker).await;
 }

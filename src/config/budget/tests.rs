@@ -7,7 +7,7 @@ use crate::config::Loaded;
 use crate::config::tests::load;
 
 /// Content of entities, which has its own sum.
-const KEPT: [&str; 16] = [
+const KEPT: [&str; 17] = [
     "queues and topics",
     "subscriptions",
     "rules",
@@ -23,6 +23,8 @@ const KEPT: [&str; 16] = [
     "messages of `--ephemeral`",
     // Part of the memory of each entity.
     "counts of entities for operators",
+    // Part of the checks of entities.
+    "muted findings",
     // Part of the unread HTTP answers.
     "streams of the JSON API",
     // On disk.
@@ -70,6 +72,7 @@ fn each_row_of_the_sum_has_its_size() {
         ("open taps", 16_384, 0),
         ("open searches", 8_192, 0),
         ("series of entities", 131_072, 0),
+        ("checks of entities", 32_768, 0),
         ("entries that wait for the audit trail", 141_312, 0),
         ("audit trail of an ephemeral broker", 0, 0),
         ("jobs of operators", 65_536, 0),

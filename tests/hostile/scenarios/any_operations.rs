@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(12) {
+            let question = match values.below(14) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -140,6 +140,11 @@ fn body(name: &str, values: &mut Values) -> Json {
                     let job = format!("{count:032x}");
                     json!({ "jobs": { "failures": { "job": job, "skip": count } } })
                 }
+                11 => {
+                    let hops = values.below(20);
+                    json!({ "topology": { "around": values.queue(), "hops": hops } })
+                }
+                12 => json!({ "checks": { "path": values.text(20), "muted": number % 2 == 0 } }),
                 8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
             };
@@ -256,6 +261,11 @@ fn body(name: &str, values: &mut Values) -> Json {
             };
             json!({ "job": format!("{count:032x}"), "control": control })
         }
+        "muteFinding" => {
+            let (kind, reason) = (values.finding(), values.text(300));
+            json!({ "path": values.queue(), "kind": kind, "reason": reason })
+        }
+        "unmuteFinding" => json!({ "path": values.queue(), "kind": values.finding() }),
         // An existing client would be one of the test.
         "closeClient" => json!({ "client": u64::MAX }),
         unknown => panic!("`{unknown}` can be asked over WebSocket, and is not drawn here"),

@@ -230,6 +230,11 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             "LockBreak" => json!({ "sequenceNumbers": values.numbers() }),
             "SessionBreak" => json!({ "counted": values.random.one_in(2) }),
             "NewState" => json!({ "state": "s".repeat(count) }),
+            "MuteForm" => {
+                let (path, kind, reason) = (values.queue(), values.finding(), values.text(300));
+                json!({ "path": path, "kind": kind, "reason": reason })
+            }
+            "UnmuteForm" => json!({ "path": values.queue(), "kind": values.finding() }),
             "SearchForm" => {
                 let (entity, text) = (values.entity(), values.text(300));
                 json!({ "entities": [entity], "where": text, "hits": values.below(1_100) })

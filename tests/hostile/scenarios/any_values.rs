@@ -188,6 +188,15 @@ impl Values {
         json!({ "sequenceNumbers": self.numbers(), "deed": deed })
     }
 
+    /// Kind of a finding.
+    pub fn finding(&mut self) -> &'static str {
+        match self.below(3) {
+            0 => "nearlyFull",
+            1 => "deadLettersUnread",
+            _ => "diskNearlyFull",
+        }
+    }
+
     /// A job on listed messages, or on messages that meet conditions.
     pub fn job(&mut self) -> Json {
         let deed = self.act()["deed"].clone();

@@ -15,7 +15,7 @@ use peeklock_core::description::{Cleared, EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    ClientId, Findings, Found, JobControl, JobDraft, JobFacts, JobQuery, Question,
+    ClientId, Findings, Found, JobControl, JobDraft, JobFacts, JobQuery, MuteChange, Question,
 };
 use peeklock_core::time::Timestamp;
 
@@ -366,6 +366,29 @@ impl Admin {
     /// `EntityNotFound` if it is not connected; `InvalidOperation` if it has no connection.
     pub async fn close_client(&self, client: ClientId) -> Result<(), BrokerError> {
         self.ask("", Management::CloseClient(client)).await.map(drop)
+    }
+
+    /// Mutes a finding of the checks about an entity, or without a path about the broker, or ends
+    /// this (CON-39). The change is durable. [`Question::Checks`] lists findings.
+    ///
+    /// ```
+    /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; }
+    /// use peeklock::Admin;
+    /// use peeklock::error::BrokerError;
+    /// use peeklock::inspect::{CheckKind, MuteChange};
+    ///
+    /// async fn mute_known(admin: &Admin) -> Result<(), BrokerError> {
+    ///     let (kind, reason) = (CheckKind::DeadLettersUnread, "known until Friday".into());
+    ///     admin.mute_finding("orders", MuteChange::Mute { kind, reason }).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// `EntityNotFound`; `ArgumentOutOfRange` or `ArgumentError` for a reason that is not one line
+    /// of 1 to 256 characters; `QuotaExceeded` for too many muted findings; `InvalidOperation` if
+    /// the broker makes no checks.
+    pub async fn mute_finding(&self, path: &str, change: MuteChange) -> Result<(), BrokerError> {
+        self.ask(path, Management::Mute(change)).await.map(drop)
     }
 
     /// Answers a question about an entity or sub-queue, or without a path about the namespace.

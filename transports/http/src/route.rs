@@ -121,6 +121,14 @@ pub(crate) enum ApiRoute {
     Audit,
     /// `/audit/export`
     AuditExport,
+    /// `/topology`
+    Topology,
+    /// `/checks`
+    Checks,
+    /// `/checks/mute`
+    Mute,
+    /// `/checks/unmute`
+    Unmute,
     /// `/watch`
     Watch,
     /// `/search`
@@ -230,6 +238,10 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["clients", client] => ApiRoute::Client { client: client.to_owned() },
         ["audit"] => ApiRoute::Audit,
         ["audit", "export"] => ApiRoute::AuditExport,
+        ["topology"] => ApiRoute::Topology,
+        ["checks"] => ApiRoute::Checks,
+        ["checks", "mute"] => ApiRoute::Mute,
+        ["checks", "unmute"] => ApiRoute::Unmute,
         ["jobs"] => ApiRoute::Jobs,
         ["jobs", job] => ApiRoute::Job { job: job.to_owned() },
         ["jobs", job, "failures"] => ApiRoute::JobFailures { job: job.to_owned() },

@@ -319,6 +319,10 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Client { .. }
                 | ApiRoute::Audit
                 | ApiRoute::AuditExport
+                | ApiRoute::Topology
+                | ApiRoute::Checks
+                | ApiRoute::Mute
+                | ApiRoute::Unmute
                 | ApiRoute::Jobs
                 | ApiRoute::Job { .. }
                 | ApiRoute::JobFailures { .. }

@@ -5,6 +5,7 @@
 //! `list` (entities and clients), `clause` and `search`.
 
 mod audit;
+mod checks;
 mod clause;
 mod job;
 mod list;
@@ -15,8 +16,10 @@ mod search;
 mod series;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 pub use self::audit::{AuditPageView, AuditQueryForm};
+pub use self::checks::{ChecksForm, ChecksView, MuteForm, UnmuteForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
 pub use self::job::{
     JobControlForm, JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm,
@@ -34,6 +37,7 @@ pub use self::search::{
     SearchProgressView, SearchStepForm,
 };
 pub use self::series::{SeriesForm, SeriesView};
+pub use self::topology::{TopologyForm, TopologyView};
 
 use std::sync::Arc;
 
@@ -44,8 +48,9 @@ use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
-    BodyKind, Cursor, EntityCondition, EntityOrder, Findings, Found, HeadOrder, HeadState,
-    JobState, LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn, SessionOrder, TimelineOf,
+    BodyKind, CheckKind, CheckWeight, Cursor, EdgeKind, EntityCondition, EntityOrder, Findings,
+    Found, HeadOrder, HeadState, JobState, LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn,
+    SessionOrder, TimelineOf,
 };
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
@@ -85,6 +90,10 @@ pub enum FindingsView {
     Job(Box<JobView>),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePageView),
+    /// Nodes and edges.
+    Topology(TopologyView),
+    /// Findings of the last check.
+    Checks(ChecksView),
 }
 
 impl From<Findings> for FindingsView {
@@ -108,6 +117,8 @@ impl From<Findings> for FindingsView {
             Found::Jobs(page) => Self::Jobs(JobPageView::new(page, at)),
             Found::Job(facts) => Self::Job(Box::new(JobView::new(*facts, Some(at)))),
             Found::JobFailures(page) => Self::JobFailures(JobFailurePageView::new(page, at)),
+            Found::Topology(topology) => Self::Topology(TopologyView::new(topology, at)),
+            Found::Checks(page) => Self::Checks(ChecksView::new(page, at)),
         }
     }
 }
@@ -133,6 +144,8 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Jobs(view) => (view.at(), Found::Jobs(view.page()?)),
             FindingsView::Job(view) => (view.at(), Found::Job(Box::new(view.facts()?))),
             FindingsView::JobFailures(view) => (view.at(), Found::JobFailures(view.page())),
+            FindingsView::Topology(view) => (view.at(), Found::Topology(view.topology()?)),
+            FindingsView::Checks(view) => (view.at(), Found::Checks(view.page())),
         };
         Ok(Self { at, found })
     }
@@ -355,6 +368,39 @@ names! {
         LockP50 "lockP50Us",
         LockP95 "lockP95Us",
         LockP99 "lockP99Us",
+    }
+
+    /// Kind of an edge of a topology.
+    EdgeKindName of EdgeKind {
+        Subscription "subscription",
+        Forward "forward",
+        DeadLetterForward "deadLetterForward",
+    }
+
+    /// How urgent a finding is.
+    CheckWeightName of CheckWeight {
+        Error "error",
+        Warning "warning",
+        Notice "notice",
+    }
+
+    /// Kind of a finding.
+    CheckKindName of CheckKind {
+        DestinationMissing "destinationMissing",
+        DestinationDisabled "destinationDisabled",
+        ChainTooLong "chainTooLong",
+        DiskNearlyFull "diskNearlyFull",
+        AnonymousBeyondLoopback "anonymousBeyondLoopback",
+        ForwardCircle "forwardCircle",
+        DeadLettersUnread "deadLettersUnread",
+        BacklogWithoutReceiver "backlogWithoutReceiver",
+        NearlyFull "nearlyFull",
+        ManyReceivers "manyReceivers",
+        ManyConnections "manyConnections",
+        LockTooShort "lockTooShort",
+        TimeToLiveTooShort "timeToLiveTooShort",
+        ClockStep "clockStep",
+        DefaultRuleAmongOthers "defaultRuleAmongOthers",
     }
 
     /// Purpose of a link.

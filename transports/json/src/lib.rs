@@ -32,16 +32,17 @@ pub use entity::{
 };
 pub use inspect::{
     ActResultName, AuditPageView, AuditQueryForm, BodyForm, BodyKindName, BodyPartView,
-    ClauseFieldName, ClauseForm, ClauseTestName, ClientPageView, ClientQueryForm, ConditionName,
-    EntityKindName, EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView,
-    HeadPageView, HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm,
+    CheckKindName, CheckWeightName, ChecksForm, ChecksView, ClauseFieldName, ClauseForm,
+    ClauseTestName, ClientPageView, ClientQueryForm, ConditionName, EdgeKindName, EntityKindName,
+    EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView,
+    HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm,
     JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobStartForm,
     JobStateName, JobView, JsonName, LinkRoleName, LockPageView, LockQueryForm, LockSortName,
-    MatchView, QuestionForm, ReasonView, ReceiveModeName, RefusedView, SampleView, SearchBoundName,
-    SearchEndView, SearchForm, SearchPageView, SearchProgressView, SearchStepForm,
+    MatchView, MuteForm, QuestionForm, ReasonView, ReceiveModeName, RefusedView, SampleView,
+    SearchBoundName, SearchEndView, SearchForm, SearchPageView, SearchProgressView, SearchStepForm,
     SeriesColumnName, SeriesForm, SeriesView, SessionPageView, SessionQueryForm, SessionSortName,
     SessionStateForm, SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName,
-    TimelineQueryForm, TimelineView, WhereForm,
+    TimelineQueryForm, TimelineView, TopologyForm, TopologyView, UnmuteForm, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

@@ -1,5 +1,5 @@
-// Acts on messages by number, and on locks, sessions and clients of others (sections "Acting on ..." of
-// docs/reference/websocket.md).
+// Acts on messages by number, on locks, sessions and clients of others, and on findings (sections "Acting on ..." and
+// "Findings" of docs/reference/websocket.md).
 
 import { encodeState } from "./session.js";
 
@@ -57,6 +57,16 @@ export class Holders {
   /** Sets the state of a session that no receiver holds: text or bytes, or null to clear it (CON-27). */
   async setSessionState(path, sessionId, state) {
     await this.#connection.request("setStateOfSession", { path, sessionId, ...encodeState(state) });
+  }
+
+  /** Mutes a finding of the checks about an entity, or with an empty path about the broker (CON-39). */
+  async muteFinding(path, kind, reason) {
+    await this.#connection.request("muteFinding", { path, kind, reason });
+  }
+
+  /** Reports a muted finding again (CON-39). */
+  async unmuteFinding(path, kind) {
+    await this.#connection.request("unmuteFinding", { path, kind });
   }
 
   /** Closes the connection of a client, by its `clientId` in a list of clients (CON-24). */

@@ -54,6 +54,16 @@ export class Inspection {
     return this.#ask("entities", "", query);
   }
 
+  /** Reads entities and their destinations as nodes and edges, whole or near an entity (CON-38). */
+  topology(query = {}) {
+    return this.#ask("topology", "", query);
+  }
+
+  /** Reads the findings of the last check, the most urgent first (CON-39). */
+  checks(query = {}) {
+    return this.#ask("checks", "", query);
+  }
+
   /** Lists a page of connected clients with their links (CON-24). */
   clients(query = {}) {
     return this.#ask("clients", "", query);

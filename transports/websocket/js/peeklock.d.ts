@@ -971,7 +971,88 @@ export interface EntityCounts {
   readonly lockedMessageCount: number;
   readonly sizeInBytes: number;
   readonly receiverCount: number;
-  /** Absent until the counts were read twice. */
+  /** An entity with its counts and rates. */
+export interface EntityRow extends EntityCounts {
+  readonly path: string;
+  readonly kind: EntityKind;
+  readonly status: string;
+  /** 0 for a subscription, whose topic has a maximum. */
+  readonly maxSizeInBytes: number;
+  readonly lastSequenceNumber: number;
+  readonly oldestEnqueuedAtUtc?: string;
+  readonly conditions: EntityCondition[];
+}
+
+/** Entities and their destinations. */
+export interface Topology {
+  /** Entities in the order of their paths, then destinations that are no entity. */
+  readonly nodes: {
+    /** Path of an entity; of another destination its scheme and host. */
+    readonly name: string;
+    /** `foreign`: another broker or a webhook. `unknown`: does not exist, or you may not read it. */
+    readonly kind: EntityKind | "foreign" | "unknown";
+    /** Absent unless it is an entity. */
+    readonly entity?: EntityRow;
+    /** Scheme of a `foreign` destination. */
+    readonly scheme?: string;
+  }[];
+  readonly edges: {
+    /** Places in `nodes`. */
+    readonly from: number;
+    readonly to: number;
+    readonly kind: "subscription" | "forward" | "deadLetterForward";
+    /** Absent until known, and for an entity that forwards both messages and dead letters. */
+    readonly perSecond?: number;
+    /** Messages that wait to be forwarded; absent for a `subscription`. */
+    readonly waiting?: number;
+    /** Messages in the transfer dead-letter queue; only for `forward`. */
+    readonly failed?: number;
+  }[];
+  /** Number of all nodes, of which at most 2,000 are listed. */
+  readonly nodeCount: number;
+  /** Absent if no entity forwards. */
+  readonly longestChain?: { readonly hops: number; readonly names: string[] };
+  /** At most 20 circles: names in the order of the edges. */
+  readonly circles: string[][];
+  /** Maximum number of hops of a message. */
+  readonly hopCountMax: number;
+  readonly countedAtUtc: string;
+  readonly nowUtc: string;
+}
+
+/** Kind of a finding. */
+export type CheckKind =
+  | "destinationMissing" | "destinationDisabled" | "chainTooLong" | "diskNearlyFull" | "anonymousBeyondLoopback"
+  | "forwardCircle" | "deadLettersUnread" | "backlogWithoutReceiver" | "nearlyFull" | "manyReceivers" | "manyConnections"
+  | "lockTooShort" | "timeToLiveTooShort" | "clockStep" | "defaultRuleAmongOthers";
+
+/** Findings of the last check, the most urgent first. */
+export interface Checks {
+  /** At most 1,000. */
+  readonly findings: {
+    readonly kind: CheckKind;
+    readonly weight: "error" | "warning" | "notice";
+    /** Absent for a finding about the broker. */
+    readonly path?: string;
+    /** Instant of the first check that found it, in this run of the broker. */
+    readonly sinceUtc: string;
+    /** Values that led to it. */
+    readonly detail: string;
+    /** What to do. */
+    readonly remedy: string;
+    /** Other entities that belong to it. */
+    readonly others?: string[];
+    readonly muted?: { readonly reason: string; readonly atUtc: string };
+  }[];
+  readonly total: number;
+  readonly mutedCount: number;
+  readonly checkedAtUtc: string;
+  /** Processor time of the last check. */
+  readonly tookUs: number;
+  readonly nowUtc: string;
+}
+
+/** Absent until the counts were read twice. */
   readonly acceptedPerSecond?: number;
   readonly removedPerSecond?: number;
 }
@@ -980,16 +1061,7 @@ export type EntityKind = "queue" | "topic" | "subscription";
 export type EntityCondition = "hasDeadLetters" | "grows" | "hasNoReceiver" | "isDisabled" | "isNearlyFull";
 
 export interface EntityPage extends InspectionPage {
-  readonly entities: (EntityCounts & {
-    readonly path: string;
-    readonly kind: EntityKind;
-    readonly status: string;
-    /** 0 for a subscription, whose topic has a maximum. */
-    readonly maxSizeInBytes: number;
-    readonly lastSequenceNumber: number;
-    readonly oldestEnqueuedAtUtc?: string;
-    readonly conditions: EntityCondition[];
-  })[];
+  readonly entities: EntityRow[];
   readonly total: number;
   /** Sums over all selected entities. A copy of a message counts in each entity that has one. */
   readonly totals: EntityCounts;
@@ -1114,6 +1186,10 @@ export class Inspection {
       descending?: boolean;
     },
   ): Promise<EntityPage>;
+  /** Reads entities and their destinations; with `around`, those within `hops` (0 to 16, by default 1). */
+  topology(options?: { around?: string; hops?: number; top?: number }): Promise<Topology>;
+  /** Reads what the last check found. `path` is a part of the path. */
+  checks(options?: { path?: string; kind?: CheckKind; muted?: boolean }): Promise<Checks>;
   /** Lists clients with their links to entities that you may read. `name` is a part of the name. */
   clients(options?: PageOptions & { transport?: string; path?: string; name?: string }): Promise<ClientPage>;
   /** Reads actions of operators, newest first unless `ascending` is set. Needs the right Manage of the namespace. */
@@ -1362,6 +1438,10 @@ export class Holders {
   breakSession(path: string, sessionId: string, options?: { counted?: boolean }): Promise<boolean>;
   /** Sets the state of a session that no receiver holds; null clears it. */
   setSessionState(path: string, sessionId: string, state: string | Uint8Array | null): Promise<void>;
+  /** Mutes a finding about an entity, or with an empty path about the broker: one line of 1 to 256 characters. */
+  muteFinding(path: string, kind: CheckKind, reason: string): Promise<void>;
+  /** Reports a muted finding again. */
+  unmuteFinding(path: string, kind: CheckKind): Promise<void>;
   /** Closes the connection of a client. The messages in its hands are available at once, and no delivery counts. */
   closeClient(clientId: number): Promise<void>;
 }

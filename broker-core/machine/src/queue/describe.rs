@@ -1,7 +1,7 @@
 //! Facts about a queue: counts, sizes, description, memory. The shell, management and metrics read
 //! them; nothing here changes state.
 
-use peeklock_model::inspect::Readings;
+use peeklock_model::inspect::{EntitySetup, Readings};
 
 use super::Queue;
 use crate::command::{Counts, Described};
@@ -67,6 +67,28 @@ impl Queue {
             locks: self.locks.len() as u64 + session_locks,
             size_bytes_max,
             status,
+        }
+    }
+
+    /// Whether published properties are still in force (CON-38).
+    #[must_use]
+    pub fn has_setup(&self, setup: &EntitySetup) -> bool {
+        let own = &self.description;
+        setup.lock_duration == own.lock_duration
+            && setup.time_to_live == own.default_message_time_to_live
+            && setup.forward_to == own.forward_to
+            && setup.forward_dead_letters_to == own.forward_dead_lettered_messages_to
+    }
+
+    /// Properties to publish (CON-38).
+    #[must_use]
+    pub fn setup(&self) -> EntitySetup {
+        EntitySetup {
+            lock_duration: self.description.lock_duration,
+            time_to_live: self.description.default_message_time_to_live,
+            forward_to: self.description.forward_to.clone(),
+            forward_dead_letters_to: self.description.forward_dead_lettered_messages_to.clone(),
+            ..EntitySetup::default()
         }
     }
 

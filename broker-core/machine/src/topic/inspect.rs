@@ -9,13 +9,33 @@ use crate::excerpt::{
     first_number, first_place, page_of_heads, timeline, work_to_count, work_to_examine,
 };
 use crate::ids::SequenceNumber;
-use crate::inspect::{HeadFacts, HeadOrder, HeadQuery, HeadState, Inquiry, TimelineOf};
+use crate::inspect::{
+    EntitySetup, HeadFacts, HeadOrder, HeadQuery, HeadState, Inquiry, TimelineOf,
+};
 use crate::path::SubQueue;
 use crate::queue::Queue;
 use crate::slot::Slot;
 use crate::time::Timestamp;
 
 impl Topic {
+    /// Whether published properties are still in force (CON-38).
+    #[must_use]
+    pub fn has_setup(&self, setup: &EntitySetup) -> bool {
+        setup.time_to_live == self.description.default_message_time_to_live
+            && setup.rules_version == self.matcher.version()
+    }
+
+    /// Properties to publish (CON-38).
+    #[must_use]
+    pub fn setup(&self) -> EntitySetup {
+        EntitySetup {
+            time_to_live: self.description.default_message_time_to_live,
+            rules_version: self.matcher.version(),
+            defaults_among_others: self.matcher.defaults_among_others().collect(),
+            ..EntitySetup::default()
+        }
+    }
+
     /// Returns the excerpt that answers an inquiry.
     pub(super) fn inspect(
         &self,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::checks::report::MuteChange;
 use crate::command::{Act, Deed, NewInstant, OperatorCommand};
 use crate::contract::auditor::AUDIT_TEXT_BYTES_MAX;
 use crate::declaration;
@@ -94,6 +95,10 @@ pub(super) fn request_text(request: &Management) -> String {
             format!("{control} job {job}")
         }
         Management::CloseClient(client) => format!("client {}", client.0),
+        Management::Mute(MuteChange::Mute { kind, reason }) => {
+            format!("{}: {}", kind.name(), without_keys(reason))
+        }
+        Management::Mute(MuteChange::Unmute { kind }) => kind.name().to_owned(),
         _ => String::new(),
     }
 }
@@ -174,11 +179,18 @@ pub(super) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(AUDIT_TEXT_BYTES_MAX)).unwrap_or(text)
 }
 
-/// The value of a property without keys (CON-75). A destination elsewhere keeps scheme and host
-/// only: some services take a key in the path.
+/// The value of a property without keys (CON-75).
 pub(super) fn shown<'a>(property: &str, text: &'a str) -> Cow<'a, str> {
-    let is_entity = !text.contains([':', '=']);
-    if !property.starts_with("forward_") || is_entity {
+    match property.starts_with("forward_") {
+        true => address_without_keys(text),
+        false => without_keys(text),
+    }
+}
+
+/// A destination of forwarding without keys (CON-75). One elsewhere keeps scheme and host only:
+/// some services take a key in the path.
+pub(crate) fn address_without_keys(text: &str) -> Cow<'_, str> {
+    if !text.contains([':', '=']) {
         return without_keys(text);
     }
     let is_of_scheme = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use super::correlation::{CorrelationFilter, Property, hash_wanted};
-use super::{CompiledFilter, Rule, RuleDescription};
+use super::{CompiledFilter, DEFAULT_RULE, Filter, Rule, RuleDescription};
 use crate::condition::Condition;
 use crate::error::{Quoted, Rejection};
 use crate::ids::EntityId;
@@ -60,6 +60,8 @@ pub struct Matcher {
     memory_bytes: u64,
     /// Number of rules with an action.
     action_count: usize,
+    /// Grows with each change of a rule.
+    version: u64,
 }
 
 /// Position of a rule in a matcher.
@@ -354,6 +356,7 @@ impl Matcher {
         let Some(owner) = self.subscriptions.get_mut(&subscription) else { return };
         let place = self.free.pop().or_else(|| RulePlace::try_from(self.rules.len()).ok());
         let Some(place) = place else { return };
+        self.version += 1;
         owner.rules.insert(rule.description().key(), place);
         let round = owner.settings.round();
         self.index_mut(round).add(subscription, place, &rule);
@@ -385,6 +388,23 @@ impl Matcher {
     #[must_use]
     pub fn rule_count_of(&self, subscription: EntityId) -> usize {
         self.subscriptions.get(&subscription).map_or(0, |known| known.rules.len())
+    }
+
+    /// Number that grows with each change of a rule.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Subscriptions whose rule `$Default` selects every message, next to other rules, which then
+    /// select no further message (TOP-12).
+    pub fn defaults_among_others(&self) -> impl Iterator<Item = EntityId> {
+        let has_default = |id: EntityId, known: &Subscription| {
+            let default = (known.rules.len() > 1).then(|| self.rule(id, DEFAULT_RULE)).flatten();
+            default.is_some_and(|rule| rule.description().filter == Filter::True)
+        };
+        let found = self.subscriptions.iter().filter(move |(id, known)| has_default(**id, known));
+        found.map(|(id, _)| *id)
     }
 
     /// Bytes of memory of all rules: an estimate, on the high side.
@@ -477,6 +497,7 @@ impl Matcher {
     fn take_out(&mut self, round: Round, place: RulePlace) {
         let Some(entry) = self.rules.get_mut(index(place)).and_then(Option::take) else { return };
         self.free.push(place);
+        self.version += 1;
         self.plain_count -= usize::from(!entry.rule.is_sql());
         self.correlation_count -= usize::from(entry.rule.is_correlation());
         self.weight = self.weight.saturating_sub(entry.rule.weight());

@@ -12,7 +12,9 @@ use peeklock_core::declaration::{Declaration, DeclaredQueue};
 use peeklock_core::description::{Cleared, QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
-use peeklock_core::inspect::{ClientId, HeadQuery, JobControl, JobDraft, JobSelection, Question};
+use peeklock_core::inspect::{
+    CheckKind, ClientId, HeadQuery, JobControl, JobDraft, JobSelection, MuteChange, Question,
+};
 use peeklock_core::message::Message;
 use peeklock_core::path::dead_letter_path;
 use peeklock_core::policies::{PolicyUpdate, WhichKey};
@@ -231,6 +233,10 @@ impl Hands {
             "forget job" => admin.forget_job(from, JobId(1)).await?,
             "break session" => admin.break_session(sessions, "none", true).await.map(drop)?,
             "set state of session" => admin.set_session_state(sessions, "none", None).await?,
+            "mute finding" => {
+                let unmute = MuteChange::Unmute { kind: CheckKind::NearlyFull };
+                admin.mute_finding("orders", unmute).await?;
+            }
             "close client" => admin.close_client(ClientId(u64::MAX)).await?,
             "read audit" => {
                 let question = Question::Audit(AuditQuery::default());

@@ -112,6 +112,7 @@ const ELSEWHERE: &[Operation] = &[
     ("plan", &[("orders", &[Manage])]),
     ("carry out", &[("orders", &[Manage])]),
     ("close client", &[("", &[Manage])]),
+    ("mute finding", &[("orders", &[Listen]), ("orders", &[Send])]),
     ("read audit", &[("", &[Manage])]),
     // No entity has this job.
     ("control job", &[("", &[Listen]), ("", &[Send])]),
@@ -186,6 +187,7 @@ pub fn operations(action: Action) -> &'static [&'static str] {
             "break locks",
             "break session",
             "set state of session",
+            "mute finding",
         ],
         Action::CloseClients => &["close client"],
         Action::ReadAudit => &["read audit"],

@@ -291,7 +291,7 @@ pub(super) async fn series(exchange: &Exchange, path: &str) -> Answer {
     ask(exchange, path, &QuestionForm::Series(form)).await
 }
 
-async fn ask(exchange: &Exchange, path: &str, form: &QuestionForm) -> Answer {
+pub(super) async fn ask(exchange: &Exchange, path: &str, form: &QuestionForm) -> Answer {
     let question = form.to_question(exchange.site.broker.now())?;
     manage(exchange, path, Management::Inspect(Box::new(question))).await
 }
@@ -317,15 +317,24 @@ fn names<N: JsonName>(exchange: &Exchange, parameter: &str) -> Result<Vec<N>, Re
     names.collect()
 }
 
-fn name<N: JsonName>(exchange: &Exchange, parameter: &str) -> Result<Option<N>, Refusal> {
+pub(super) fn name<N: JsonName>(
+    exchange: &Exchange,
+    parameter: &str,
+) -> Result<Option<N>, Refusal> {
     Ok(names(exchange, parameter)?.into_iter().next())
 }
 
 /// Returns a flag from the query, false by default.
 pub(super) fn flag(exchange: &Exchange, name: &str) -> Result<bool, Refusal> {
+    Ok(optional_flag(exchange, name)?.unwrap_or_default())
+}
+
+/// Returns a flag from the query, if there is one.
+pub(super) fn optional_flag(exchange: &Exchange, name: &str) -> Result<Option<bool>, Refusal> {
     match parameter(exchange.query(), &name.to_ascii_lowercase()).as_deref() {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
+        None => Ok(None),
+        Some("false") => Ok(Some(false)),
+        Some("true") => Ok(Some(true)),
         Some(_) => {
             Err(Refusal::argument(format!("the query parameter {name} must be true or false")))
         }

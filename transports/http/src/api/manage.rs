@@ -104,6 +104,7 @@ pub(super) async fn manage(exchange: &Exchange, path: &str, request: Management)
         | Management::Operate(_)
         | Management::ControlJob(..)
         | Management::CloseClient(_)
+        | Management::Mute(_)
         | Management::ReplacePolicies(_) => (false, (0, 0)),
     };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -197,6 +198,8 @@ async fn respond(
             FindingsView::Jobs(page) => large(exchange, room, &page).await?,
             FindingsView::Job(job) => json_in(exchange, room, status, &job),
             FindingsView::JobFailures(page) => large(exchange, room, &page).await?,
+            FindingsView::Topology(topology) => large(exchange, room, &topology).await?,
+            FindingsView::Checks(page) => large(exchange, room, &page).await?,
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)

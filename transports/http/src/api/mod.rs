@@ -9,9 +9,11 @@
 //! management requests of the core; `manage.rs` carries these out and answers. `messages` and
 //! `lock` have the operations on messages and locks, `operate` has operations on locks, sessions
 //! and clients of others, `act` on messages that are named by number, and `job` on many messages.
+//! `inspect` and `checks` answer questions of operators.
 
 mod act;
 mod audit;
+mod checks;
 mod content;
 mod inspect;
 mod job;
@@ -74,6 +76,8 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Series { .. }
         | ApiRoute::Entities
         | ApiRoute::Audit
+        | ApiRoute::Topology
+        | ApiRoute::Checks
         | ApiRoute::Jobs
         | ApiRoute::Job { .. }
         | ApiRoute::JobFailures { .. }
@@ -90,6 +94,8 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Downloads
         | ApiRoute::Watch
         | ApiRoute::Search
+        | ApiRoute::Mute
+        | ApiRoute::Unmute
         | ApiRoute::Act { .. }
         | ApiRoute::CreateJob { .. }
         | ApiRoute::LockBreak { .. }
@@ -121,6 +127,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Clients => inspect::CLIENTS,
         ApiRoute::Audit => audit::AUDIT,
         ApiRoute::AuditExport => audit::EXPORT,
+        ApiRoute::Topology => checks::TOPOLOGY,
+        ApiRoute::Checks => checks::CHECKS,
         ApiRoute::Jobs => job::LIST,
         ApiRoute::JobFailures { .. } => job::FAILURES,
         ApiRoute::Heads { .. } => inspect::HEADS,
@@ -146,6 +154,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Client { .. }
         | ApiRoute::Watch
         | ApiRoute::Search
+        | ApiRoute::Mute
+        | ApiRoute::Unmute
         | ApiRoute::SignIn
         | ApiRoute::Unlock
         | ApiRoute::Downloads
@@ -258,6 +268,10 @@ pub(crate) async fn dispatch(
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Audit => audit::audit(exchange).await,
         ApiRoute::AuditExport => audit::export(exchange).await,
+        ApiRoute::Topology => checks::topology(exchange).await,
+        ApiRoute::Checks => checks::checks(exchange).await,
+        ApiRoute::Mute => checks::mute(exchange, payload).await,
+        ApiRoute::Unmute => checks::unmute(exchange, payload).await,
         ApiRoute::CreateJob { path } => job::create(exchange, payload, path).await,
         ApiRoute::Jobs => job::list(exchange).await,
         ApiRoute::Job { job } => job::describe(exchange, job).await,

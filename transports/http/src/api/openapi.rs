@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    act, audit, content, inspect, job, lock, messages, namespace, operate, policies, queues, rules,
-    search, sessions, sign_in, subscriptions, topics, watch,
+    act, audit, checks, content, inspect, job, lock, messages, namespace, operate, policies,
+    queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -101,6 +101,7 @@ pub fn openapi_json() -> String {
         operate::Operations::openapi(),
         act::Operations::openapi(),
         job::Operations::openapi(),
+        checks::Operations::openapi(),
     ] {
         document.merge(operations);
     }

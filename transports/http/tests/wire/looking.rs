@@ -1,10 +1,10 @@
 //! Questions of operators over the JSON API.
 
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::message::{Body, Message};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::{Broker, SeriesConfig};
+use peeklock_core::{Broker, ChecksConfig, SeriesConfig};
 use serde_json::{Value, json};
 
 use super::client::Answer;
@@ -342,6 +342,68 @@ async fn series_are_read_by_column_and_resolution() {
         }
     }
     refused(&server, "/$api/v1/queues/none/series", 404, "EntityNotFound").await;
+    server.stop().await;
+}
+
+/// CON-38, CON-41: nodes and edges, whole and near an entity.
+#[tokio::test]
+async fn topology_has_nodes_and_edges() {
+    let server = Server::start().await;
+    let update = QueueUpdate::default().with_forward_to("q");
+    server.broker.create_queue("Other", update).await.unwrap();
+    let topology = get(&server, "/$api/v1/topology?around=other&hops=1&top=9").await;
+    assert_eq!((&topology["nodes"][1]["name"], &topology["nodeCount"]), (&json!("q"), &json!(2)));
+    assert_eq!(topology["nodes"][0]["entity"]["path"], "Other");
+    let expected = json!([{ "from": 0, "to": 1, "kind": "forward", "waiting": 0, "failed": 0 }]);
+    assert_eq!(topology["edges"], expected);
+    assert_eq!(topology["longestChain"], json!({ "hops": 1, "names": ["Other", "q"] }));
+    assert_eq!(topology["hopCountMax"], 4);
+    assert_eq!(get(&server, "/$api/v1/topology").await["nodes"].as_array().unwrap().len(), 2);
+    for (query, status, code) in [
+        ("around=none", 404, "EntityNotFound"),
+        ("hops=1", 400, "ArgumentError"),
+        ("around=q&hops=17", 400, "ArgumentOutOfRange"),
+        ("top=2001", 400, "ArgumentOutOfRange"),
+        ("sort=name", 400, "ArgumentError"),
+    ] {
+        refused(&server, &format!("/$api/v1/topology?{query}"), status, code).await;
+    }
+    server.stop().await;
+}
+
+/// CON-39, CON-41: findings are listed with their remedies, muted and unmuted.
+#[tokio::test]
+async fn findings_are_listed_and_muted() {
+    let mut plan = Plan::new();
+    plan.checks = Some(ChecksConfig::default());
+    let server = plan.start().await;
+    let update = QueueUpdate::default().with_forward_to("q");
+    server.broker.create_queue("other", update).await.unwrap();
+    server.broker.delete("q", EntityKind::Queue).await.unwrap();
+    server.clock.advance(TimeSpan::from_minutes(1));
+    let page = get(&server, "/$api/v1/checks").await;
+    let finding = &page["findings"][0];
+    assert_eq!(
+        (&finding["kind"], &finding["weight"]),
+        (&json!("destinationMissing"), &json!("error"))
+    );
+    assert_eq!((&finding["path"], &finding["others"]), (&json!("other"), &json!(["q"])));
+    assert!(finding["remedy"].as_str().is_some_and(|text| text.contains("ForwardTo")), "{page}");
+    assert_eq!((&page["total"], &page["mutedCount"]), (&json!(1), &json!(0)));
+    let post = async |operation: &str, body: &str| {
+        server.ask(&format!("POST /$api/v1/checks/{operation}"), body).await.status
+    };
+    let of = r#""path": "other", "kind": "destinationMissing""#;
+    assert_eq!(post("mute", &format!(r#"{{{of}, "reason": "known"}}"#)).await, 204);
+    let muted = get(&server, "/$api/v1/checks?muted=true&path=THE&kind=destinationMissing").await;
+    assert_eq!(muted["findings"][0]["muted"]["reason"], "known", "{muted}");
+    assert_eq!(get(&server, "/$api/v1/checks?muted=false").await["total"], 0);
+    assert_eq!(post("unmute", &format!("{{{of}}}")).await, 204);
+    assert_eq!(get(&server, "/$api/v1/checks").await["mutedCount"], 0);
+    assert_eq!(post("mute", &format!(r#"{{{of}, "reason": ""}}"#)).await, 400);
+    assert_eq!(post("mute", r#"{"path": "x", "kind": "clockStep", "reason": "x"}"#).await, 404);
+    assert_eq!(post("mute", r#"{"kind": "none", "reason": "x"}"#).await, 400);
+    refused(&server, "/$api/v1/checks?muted=1", 400, "ArgumentError").await;
     server.stop().await;
 }
 

@@ -128,7 +128,8 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/locks/{lockToken}/renew") => Action::RenewLock,
         ("post", lock) if lock.starts_with("/locks/{lockToken}/") => Action::Settle,
         ("get", "/sessions") => Action::ListSessions,
-        ("get", "/entities" | "/clients") => Action::Overview,
+        ("get", "/entities" | "/clients" | "/topology" | "/checks") => Action::Overview,
+        ("post", "/checks/mute" | "/checks/unmute") => Action::Operate,
         ("post", "/watch" | "/search") | ("get", "/jobs") => return (Action::Inspect, "orders"),
         (
             "get",
@@ -201,6 +202,8 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
                     row.body = format!(r#"{{"subjects": [{query}]}}"#);
                 }
                 "/search" => row.body = r#"{"entities": ["orders"], "hits": 0}"#.to_owned(),
+                "/checks/mute" => row.body = r#"{"kind": "nearlyFull", "reason": "x"}"#.to_owned(),
+                "/checks/unmute" => row.body = r#"{"kind": "nearlyFull"}"#.to_owned(),
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
             }

@@ -68,7 +68,7 @@ struct EntityTotalsView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-struct EntityRowView {
+pub(super) struct EntityRowView {
     path: String,
     kind: EntityKindName,
     status: String,

@@ -12,9 +12,11 @@ use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::audit::AuditQueryForm;
+use super::checks::ChecksForm;
 use super::job::JobQueryForm;
 use super::search::SearchStepForm;
 use super::series::SeriesForm;
+use super::topology::TopologyForm;
 use super::{
     ConditionName, EntityKindName, EntitySortName, HeadSortName, HeadStateName, LockSortName,
     Paged, SessionSortName, TimelineName, is_false,
@@ -56,6 +58,10 @@ pub enum QuestionForm {
     Series(SeriesForm),
     /// Reads jobs.
     Jobs(JobQueryForm),
+    /// Reads entities and their destinations.
+    Topology(TopologyForm),
+    /// Reads the findings of the last check.
+    Checks(ChecksForm),
 }
 
 /// Selection and order of messages.
@@ -257,6 +263,8 @@ impl QuestionForm {
             Self::Search(form) => Question::Search(form.to_step(now)?),
             Self::Audit(form) => Question::Audit(form.to_query(rows("top", form.top)?)?),
             Self::Jobs(form) => Question::Jobs(form.to_query()?),
+            Self::Topology(form) => Question::Topology(form.to_query()?),
+            Self::Checks(form) => Question::Checks(form.to_query()),
         })
     }
 }
@@ -431,6 +439,8 @@ impl From<&Question> for QuestionForm {
             Question::Search(step) => Self::Search(step.into()),
             Question::Audit(query) => Self::Audit(query.into()),
             Question::Jobs(query) => Self::Jobs(query.into()),
+            Question::Topology(query) => Self::Topology(query.into()),
+            Question::Checks(query) => Self::Checks(query.into()),
         }
     }
 }

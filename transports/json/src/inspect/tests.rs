@@ -1,8 +1,8 @@
 use peeklock_core::condition::Condition;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
-    BODY_BYTES_MAX, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, LockQuery, Question,
-    ROW_COUNT_MAX, SearchPosition, SearchStep, SessionOrder, SessionQuery, Where,
+    BODY_BYTES_MAX, CheckKind, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, LockQuery,
+    Question, ROW_COUNT_MAX, SearchPosition, SearchStep, SessionOrder, SessionQuery, Where,
 };
 use peeklock_core::time::Timestamp;
 
@@ -32,6 +32,9 @@ fn question_survives_a_round_trip() {
         r#"{"entities":{"path":"a","conditions":["grows","grows"],"sort":"removedPerSecond"}}"#,
         r#"{"clients":{"name":"billing"}}"#,
         r#"{"tap":{"tap":9007199254740991}}"#,
+        r#"{"topology":{}}"#,
+        r#"{"topology":{"around":"a","hops":16,"top":2000}}"#,
+        r#"{"checks":{"path":"a","kind":"nearlyFull","muted":true}}"#,
         r#"{"search":{"continue":9007199254740991}}"#,
         r#"{"search":{"begin":{}}}"#,
         r#"{"search":{"begin":{"entities":["a","b/$deadletterqueue"],"subQueues":["main","deadLetter"],"where":"x after:-2h","hits":5}}}"#,
@@ -40,6 +43,29 @@ fn question_survives_a_round_trip() {
         let question = read(text).unwrap();
         let written = serde_json::to_string(&QuestionForm::from(&question)).unwrap();
         assert_eq!(read(&written).unwrap(), question, "{written}");
+    }
+}
+
+/// CON-38: bounds of a topology are accepted, and the next values are refused.
+#[test]
+fn topology_is_bounded() {
+    let ask = |hops: u32, top: u32| {
+        read(&format!(r#"{{"topology":{{"around":"q","hops":{hops},"top":{top}}}}}"#))
+    };
+    assert!(ask(0, 1).is_ok() && ask(16, 2_000).is_ok());
+    for refused in [ask(17, 1), ask(1, 0), ask(1, 2_001)] {
+        assert_eq!(refused.unwrap_err().condition(), Condition::ArgumentOutOfRange);
+    }
+    let alone = read(r#"{"topology":{"hops":1}}"#).unwrap_err();
+    assert_eq!(alone.condition(), Condition::ArgumentError);
+}
+
+/// CON-39: kinds and weights have the same names in JSON as in the core.
+#[test]
+fn kinds_of_findings_have_one_name() {
+    assert_eq!(CheckKindName::ALL.len(), CheckKind::ALL.len());
+    for kind in CheckKind::ALL {
+        assert_eq!(CheckKindName::from(*kind).text(), kind.name());
     }
 }
 

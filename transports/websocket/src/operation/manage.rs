@@ -11,7 +11,7 @@ mod forms;
 
 use peeklock_core::Broker;
 use peeklock_core::command::OperatorCommand;
-use peeklock_core::description::{Cleared, EntityKind, Patch};
+use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{ClientId, JobControl, Question};
@@ -109,6 +109,10 @@ schema! {
         99 "createJob" CreateJob(CreateJob),
         /// Starts, pauses, resumes or cancels a job (CON-19).
         100 "controlJob" ControlJob(ControlJob),
+        /// Mutes a finding of the checks (CON-39).
+        101 "muteFinding" MuteFinding(MuteFinding),
+        /// Reports a muted finding again (CON-39).
+        102 "unmuteFinding" UnmuteFinding(UnmuteFinding),
     }
 }
 
@@ -148,6 +152,8 @@ impl ManageOperation {
             | Self::Act(ActOnMessages { path, .. })
             | Self::ForgetJob(ForgetJob { path, .. })
             | Self::CreateJob(CreateJob { path, .. })
+            | Self::MuteFinding(MuteFinding { path, .. })
+            | Self::UnmuteFinding(UnmuteFinding { path, .. })
             | Self::RegeneratePolicyKey(RegeneratePolicyKey { path, .. }) => Some(path),
             Self::CloseClient(_)
             | Self::ControlJob(_)
@@ -269,6 +275,8 @@ impl ManageOperation {
                 Management::ControlJob(JobId(job.0), JobControl::from(control))
             }
             Self::CloseClient(CloseClient { client }) => Management::CloseClient(ClientId(client)),
+            Self::MuteFinding(mute) => Management::Mute(mute.into()),
+            Self::UnmuteFinding(unmute) => Management::Mute(unmute.into()),
         })
     }
 }
@@ -318,15 +326,6 @@ pub(crate) fn notice(managed: Managed) -> Option<Notice> {
     })
 }
 
-/// An update of the version that the client has read.
-fn patch(cleared: Cleared, version: Option<Instant>) -> Patch {
-    Patch { cleared, expected_created_at: version.map(|Instant(at)| at) }
-}
-
-fn page(skip: u32, top: Option<u32>) -> Page {
-    Page { skip: wide(skip), top: top.map(wide) }
-}
-
 fn wide(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
@@ -337,6 +336,7 @@ mod of_client {
     use std::sync::Arc;
 
     use peeklock_core::command::SessionFilter;
+    use peeklock_core::description::Patch;
     use peeklock_core::rule::RuleDescription;
 
     use super::*;
@@ -517,6 +517,7 @@ mod of_client {
             Management::CloseClient(ClientId(client)) => {
                 ManageOperation::CloseClient(CloseClient { client })
             }
+            Management::Mute(change) => mute_operation(path, change),
             Management::DeleteDeferred(_)
             | Management::Namespace
             | Management::CreateOwnRule(_)

@@ -307,6 +307,8 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("q", json!({ "search": { "begin": { "where": "x" } } }), Action::Inspect),
         question("", json!({ "entities": {} }), Action::Overview),
         question("", json!({ "clients": {} }), Action::Overview),
+        question("", json!({ "topology": {} }), Action::Overview),
+        question("", json!({ "checks": {} }), Action::Overview),
         question("", json!({ "audit": {} }), Action::ReadAudit),
         question("", json!({ "jobs": { "one": { "job": job } } }), Action::Inspect),
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
@@ -325,6 +327,12 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         ),
         // The right on the namespace, since no entity has this job.
         row("controlJob", json!({ "job": job, "control": { "pause": {} } }), Action::Operate, ""),
+        of_q(
+            "muteFinding",
+            json!({ "path": "q", "kind": "nearlyFull", "reason": "x" }),
+            Action::Operate,
+        ),
+        of_q("unmuteFinding", json!({ "path": "q", "kind": "nearlyFull" }), Action::Operate),
         row("closeClient", json!({ "client": u64::MAX }), Action::CloseClients, ""),
     ]
 }

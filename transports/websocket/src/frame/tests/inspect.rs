@@ -26,6 +26,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let jobs = [
         r#"{"jobs":{"list":{"top":5}}}"#,
         r#"{"jobs":{"one":{"job":"00000000-0000-0000-0000-000000000b0b"}}}"#,
+        r#"{"topology":{"around":"orders","hops":2,"top":100}}"#,
+        r#"{"checks":{"kind":"deadLettersUnread","muted":false}}"#,
     ];
     let operation = |question: &str| {
         let inspect = Inspect { path: "orders".into(), question: read(question) };
@@ -70,9 +72,19 @@ pub(super) fn operations() -> Vec<Operation> {
             control: read(r#"{"start":{"digest":"00000000-0000-0000-0000-00000000d16e"}}"#),
         }),
     ];
-    let commands = commands.into_iter().map(|command| Operation::Manage(Box::new(command)));
-    let all = questions.into_iter().map(operation).chain(commands);
-    all.chain(jobs.into_iter().map(operation)).collect()
+    let kind = read(r#""deadLettersUnread""#);
+    let mutes = [
+        ManageOperation::MuteFinding(MuteFinding {
+            path: path(),
+            kind,
+            reason: "known until Friday".into(),
+        }),
+        ManageOperation::UnmuteFinding(UnmuteFinding { path: path(), kind }),
+    ];
+    let manage = |command| Operation::Manage(Box::new(command));
+    let all = questions.into_iter().map(operation).chain(commands.into_iter().map(manage));
+    let all = all.chain(jobs.into_iter().map(operation));
+    all.chain(mutes.into_iter().map(manage)).collect()
 }
 
 /// Returns one answer of each kind.
@@ -148,8 +160,24 @@ pub(super) fn notices() -> Vec<Notice> {
         r#"{{"jobFailures":{{"failures":[{{"sequenceNumber":9,"result":"locked"}}],"total":1,
         {now}}}}}"#
     );
-    let jobs = [job, failures].map(|it| Notice::Findings(Box::new(read(&it))));
-    findings.chain(counts).chain(jobs).collect()
+    let topology = format!(
+        r#"{{"topology":{{"nodes":[{{"name":"orders","kind":"unknown"}},
+        {{"name":"https://hooks.example","kind":"foreign","scheme":"https"}}],
+        "edges":[{{"from":0,"to":1,"kind":"forward","perSecond":1.5,"waiting":3,"failed":0}}],
+        "nodeCount":2,"longestChain":{{"hops":1,"names":["orders","https://hooks.example"]}},
+        "circles":[["a","b"]],"hopCountMax":4,"countedAtUtc":"2026-05-01T12:00:04Z",{now}}}}}"#
+    );
+    let checks = format!(
+        r#"{{"checks":{{"findings":[{{"kind":"deadLettersUnread","weight":"warning",
+        "path":"orders","sinceUtc":"2026-05-01T12:00:00Z","detail":"12 dead letters",
+        "remedy":{:?},"others":["archive"],"muted":{{"reason":"known until Friday",
+        "atUtc":"2026-05-01T12:00:04Z"}}}}],"total":1,"mutedCount":1,
+        "checkedAtUtc":"2026-05-01T12:00:00Z","tookUs":812,{now}}}}}"#,
+        peeklock_core::inspect::CheckKind::DeadLettersUnread.remedy()
+    );
+    let more = [job, failures, topology, checks];
+    let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
+    findings.chain(counts).chain(more).collect()
 }
 
 /// Frames must not differ from the released ones.

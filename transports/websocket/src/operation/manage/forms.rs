@@ -2,10 +2,13 @@
 //! `operation/manage.rs` and the client use them.
 
 use bytes::Bytes;
+use peeklock_core::description::{Cleared, Patch};
+use peeklock_core::inspect::MuteChange;
+use peeklock_core::management::Page;
 pub(crate) use peeklock_json::{
-    ActForm, ActedView, DeclarationForm, DigestText, ExplanationView, FindingsView, JobControlForm,
-    JobForm, KeyForm, KeyName, PlanResultView, PlanView, PolicyKeysView, PolicyList,
-    PolicyProperties, PolicyView, QuestionForm, QueueProperties, QueueView, RuleForm,
+    ActForm, ActedView, CheckKindName, DeclarationForm, DigestText, ExplanationView, FindingsView,
+    JobControlForm, JobForm, KeyForm, KeyName, PlanResultView, PlanView, PolicyKeysView,
+    PolicyList, PolicyProperties, PolicyView, QuestionForm, QueueProperties, QueueView, RuleForm,
     SubscriptionProperties, SubscriptionView, TopicProperties, TopicView,
 };
 use peeklock_json::{state_bytes, state_text};
@@ -200,6 +203,55 @@ bodies! {
         job: Guid,
         control: JobControlForm,
     }
+
+    struct MuteFinding {
+        /// Path of an entity; empty for a finding about the broker.
+        path: String,
+        kind: CheckKindName,
+        /// One line of 1 to 256 characters.
+        reason: String,
+    }
+
+    struct UnmuteFinding {
+        /// Path of an entity; empty for a finding about the broker.
+        path: String,
+        kind: CheckKindName,
+    }
+}
+
+pub(super) fn page(skip: u32, top: Option<u32>) -> Page {
+    Page { skip: super::wide(skip), top: top.map(super::wide) }
+}
+
+/// An update of the version that the client has read.
+pub(super) fn patch(cleared: Cleared, version: Option<Instant>) -> Patch {
+    Patch { cleared, expected_created_at: version.map(|Instant(at)| at) }
+}
+
+impl From<MuteFinding> for MuteChange {
+    fn from(mute: MuteFinding) -> Self {
+        Self::Mute { kind: mute.kind.into(), reason: mute.reason.into() }
+    }
+}
+
+impl From<UnmuteFinding> for MuteChange {
+    fn from(unmute: UnmuteFinding) -> Self {
+        Self::Unmute { kind: unmute.kind.into() }
+    }
+}
+
+/// The operation of a client that mutes a finding, or ends this.
+#[cfg(feature = "client")]
+pub(super) fn mute_operation(path: String, change: MuteChange) -> super::ManageOperation {
+    match change {
+        MuteChange::Mute { kind, reason } => {
+            let (kind, reason) = (kind.into(), reason.into());
+            super::ManageOperation::MuteFinding(MuteFinding { path, kind, reason })
+        }
+        MuteChange::Unmute { kind } => {
+            super::ManageOperation::UnmuteFinding(UnmuteFinding { path, kind: kind.into() })
+        }
+    }
 }
 
 /// Replaces the state of a session that no receiver holds; none clears it.
@@ -303,6 +355,7 @@ macro_rules! json_inside {
 json_inside!(
     ActForm,
     ActedView,
+    CheckKindName,
     PlanResultView,
     DeclarationForm,
     DigestText,

@@ -1,0 +1,328 @@
+//! One check of all entities: what it finds (CON-39).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::report::{CheckFinding, CheckKind};
+use super::watched::Watched;
+use super::{
+    ChecksConfig, ENTITY_FINDING_COUNT_MAX, TIMES_ENTITY_COUNT_MAX, WATCHED_ENTITY_COUNT_MAX,
+};
+use crate::command::Counts;
+use crate::description::EntityKind;
+use crate::findings::EntityCondition;
+use crate::ids::EntityId;
+use crate::series::query::SeriesColumn;
+use crate::shared::Shared;
+use crate::store::Shortage;
+use crate::survey::{READ_AT_ONCE, ReadableKeys, SUBSCRIPTIONS, Survey, SurveyedEntity};
+use crate::time::{TimeSpan, Timestamp};
+use crate::topology::query::EdgeKind;
+use crate::topology::{Graph, GraphNode};
+
+/// Maximum number of other names in a finding.
+const OTHERS_MAX: usize = 8;
+/// The disk is nearly full if it has room for less than this.
+const ROOM_MIN: u64 = 1 << 30;
+/// Difference of the clocks from which on the clock of the machine was set.
+const CLOCK_STEP_MIN: TimeSpan = TimeSpan::from_seconds(2);
+
+/// Whether a number is over 80 % of its maximum.
+pub(super) fn is_high(count: u64, max: u64) -> bool {
+    u128::from(count) * 5 > u128::from(max) * 4
+}
+
+/// Findings of one check.
+pub(super) struct Examination<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) config: &'a ChecksConfig,
+    pub(super) survey: &'a Survey,
+    /// Instants since which earlier checks have found the same.
+    pub(super) known: &'a HashMap<(CheckKind, Arc<str>), Timestamp>,
+    pub(super) now: Timestamp,
+    /// At most [`ENTITY_FINDING_COUNT_MAX`].
+    pub(super) findings: Vec<CheckFinding>,
+    pub(super) pace: Pace,
+}
+
+/// Measures the work between pauses.
+pub(super) struct Pace {
+    began: Instant,
+    pub(super) took: Duration,
+}
+
+impl Pace {
+    pub(super) fn begin() -> Self {
+        Self { began: Instant::now(), took: Duration::ZERO }
+    }
+
+    /// Lets other work run.
+    async fn pause(&mut self) {
+        self.stop();
+        tokio::task::yield_now().await;
+        self.began = Instant::now();
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.took += self.began.elapsed();
+    }
+}
+
+impl Examination<'_> {
+    /// Checks the broker and all entities.
+    pub(super) async fn run(&mut self, watched: &mut HashMap<EntityId, Watched>, is_first: bool) {
+        self.check_broker();
+        self.pace.pause().await;
+        let survey = self.survey;
+        let mut receivers: HashMap<&str, u64> = HashMap::new();
+        let mut times_count = watched.values().filter(|one| one.times.has_start()).count();
+        for some in survey.entities.chunks(READ_AT_ONCE) {
+            for entity in some {
+                if entity.row.kind == EntityKind::Subscription
+                    && let Some((topic, _)) = entity.key.as_str().rsplit_once(SUBSCRIPTIONS)
+                {
+                    *receivers.entry(topic).or_default() += entity.row.readings.receivers;
+                }
+                self.check_course(entity, watched, is_first, &mut times_count);
+            }
+            self.pace.pause().await;
+        }
+        for some in survey.entities.chunks(READ_AT_ONCE) {
+            for entity in some {
+                let own = entity.row.readings.receivers;
+                let of_all = receivers.get(entity.key.as_str()).map_or(own, |sum| sum + own);
+                self.check_state(entity, of_all);
+            }
+            self.pace.pause().await;
+        }
+        self.check_forwarding().await;
+        // Deleted entities were not checked.
+        watched.retain(|_, one| one.checked_at == self.now && !one.is_idle());
+        self.pace.stop();
+    }
+
+    fn add(&mut self, kind: CheckKind, path: &Arc<str>, detail: String) {
+        self.add_with(kind, path, self.now, detail, Vec::new());
+    }
+
+    fn add_with(
+        &mut self,
+        kind: CheckKind,
+        path: &Arc<str>,
+        since: Timestamp,
+        detail: String,
+        others: Vec<Arc<str>>,
+    ) {
+        if self.findings.len() >= ENTITY_FINDING_COUNT_MAX {
+            return;
+        }
+        let path = Arc::clone(path);
+        let since = match self.known.get(&(kind, Arc::clone(&path))) {
+            Some(known) => since.min(*known),
+            None => since,
+        };
+        let detail = detail.into();
+        self.findings.push(CheckFinding { kind, path, since, detail, others, muted: None });
+    }
+
+    /// Checks of the broker, which have no path.
+    fn check_broker(&mut self) {
+        let none: Arc<str> = "".into();
+        let config = self.config;
+        if config.admits_anonymous_machines && self.shared.allows_anonymous() {
+            let detail = "an address is not loopback, and clients need no credentials".to_owned();
+            self.add(CheckKind::AnonymousBeyondLoopback, &none, detail);
+        }
+        if let Some(shortage) = self.shared.store.shortage(ROOM_MIN) {
+            let is_short = match &shortage {
+                Shortage::Disk { .. } => true,
+                // A small store is nearly full from 80 % on.
+                Shortage::Capacity { stored_bytes, capacity_bytes, .. }
+                | Shortage::Memory { stored_bytes, capacity_bytes } => {
+                    is_high(*stored_bytes, *capacity_bytes)
+                }
+            };
+            if is_short {
+                self.add(CheckKind::DiskNearlyFull, &none, shortage.to_string());
+            }
+        }
+        let step = self.shared.clock.offset();
+        if step.ticks().unsigned_abs() >= CLOCK_STEP_MIN.ticks().unsigned_abs() {
+            let seconds = step.as_seconds_f64();
+            let detail = format!("the clock of the machine is {seconds:+.0} s from the broker's");
+            self.add(CheckKind::ClockStep, &none, detail);
+        }
+        let counts = self.shared.clients.count_by_transport();
+        let high = config.connection_count_max.iter().filter_map(|(transport, max)| {
+            let count = counts.get(transport).copied().unwrap_or_default();
+            is_high(count, *max).then(|| format!("{transport} has {count} of {max} connections"))
+        });
+        let high: Vec<String> = high.collect();
+        if !high.is_empty() {
+            self.add(CheckKind::ManyConnections, &none, high.join(", "));
+        }
+    }
+
+    /// Checks of values over time.
+    fn check_course(
+        &mut self,
+        entity: &SurveyedEntity,
+        all: &mut HashMap<EntityId, Watched>,
+        is_first: bool,
+        times_count: &mut usize,
+    ) {
+        let flows = entity.observed.flows();
+        let Counts { active, dead_letter, transfer_dead_letter, .. } = entity.row.readings.counts;
+        let dead_letters = dead_letter + transfer_dead_letter;
+        let is_empty = flows.is_none() && active == 0 && dead_letters == 0;
+        let is_unknown = !all.contains_key(&entity.id);
+        if is_unknown && (is_empty || all.len() >= WATCHED_ENTITY_COUNT_MAX) {
+            return;
+        }
+        let delivered = flows.map_or(0, |flows| {
+            flows.counts().get(SeriesColumn::Delivered as usize).copied().unwrap_or_default()
+        });
+        let watched = all.entry(entity.id).or_insert_with(|| match is_first {
+            true => Watched::starting(dead_letters, active, delivered),
+            // An entity that appears later was empty.
+            false => Watched::default(),
+        });
+        let (row, now) = (&entity.row, self.now);
+        watched.checked_at = now;
+        let was_delivered = watched.note_delivered(delivered);
+        watched.dead_letters.note(dead_letters, false, now);
+        let is_served = was_delivered || row.readings.receivers > 0;
+        watched.backlog.note(active, is_served || entity.setup.forward_to.is_some(), now);
+        if let Some(flows) = flows {
+            let limits = (entity.setup.lock_duration, entity.setup.time_to_live);
+            let has_room = *times_count < TIMES_ENTITY_COUNT_MAX;
+            *times_count += usize::from(watched.times.judge(flows, limits, now, has_room));
+        }
+        let unread = watched.dead_letters.since(now);
+        let unreceived = watched.backlog.since(now);
+        let (long_lock, long_wait) = (watched.times.long_lock, watched.times.long_wait);
+        let path = &row.path;
+        if let Some(since) = unread {
+            let detail = format!("{dead_letters} dead letters");
+            self.add_with(CheckKind::DeadLettersUnread, path, since, detail, Vec::new());
+        }
+        if let Some(since) = unreceived.filter(|_| row.kind != EntityKind::Topic) {
+            let detail = format!("{active} active messages, no receiver");
+            self.add_with(CheckKind::BacklogWithoutReceiver, path, since, detail, Vec::new());
+        }
+        if let Some(micros) = long_lock.filter(|_| row.kind != EntityKind::Topic) {
+            let (long, limit) = (seconds(micros), entity.setup.lock_duration.as_seconds_f64());
+            let detail =
+                format!("p99 of the time under lock: {long:.1} s; LockDuration: {limit} s");
+            self.add(CheckKind::LockTooShort, path, detail);
+        }
+        if let Some(micros) = long_wait.filter(|_| row.kind != EntityKind::Topic) {
+            let (long, limit) = (seconds(micros), entity.setup.time_to_live.as_seconds_f64());
+            let detail = format!("p95 of the wait: {long:.1} s; time to live: {limit} s");
+            self.add(CheckKind::TimeToLiveTooShort, path, detail);
+        }
+    }
+
+    /// Checks of counts and settings. `receivers` includes the subscriptions of a topic.
+    fn check_state(&mut self, entity: &SurveyedEntity, receivers: u64) {
+        let row = &entity.row;
+        if row.meets(EntityCondition::IsNearlyFull) {
+            let (size, max) = (row.total_size, row.readings.size_bytes_max);
+            let detail = format!("{size} of {max} bytes");
+            self.add(CheckKind::NearlyFull, &row.path, detail);
+        }
+        let max = self.shared.settings.limits.receiver_count_max as u64;
+        if row.kind != EntityKind::Subscription && is_high(receivers, max) {
+            let detail = format!("{receivers} of {max} receivers");
+            self.add(CheckKind::ManyReceivers, &row.path, detail);
+        }
+        if entity.setup.defaults_among_others.is_empty() {
+            return;
+        }
+        let prefix = format!("{}{SUBSCRIPTIONS}", entity.key.as_str());
+        let survey = self.survey;
+        let first = survey.entities.partition_point(|one| one.key.as_str() < prefix.as_str());
+        let own = survey.entities.iter().skip(first);
+        let own = own.take_while(|one| one.key.as_str().starts_with(&prefix));
+        for subscription in own {
+            if entity.setup.defaults_among_others.binary_search(&subscription.id).is_ok() {
+                let detail = "`$Default` selects every message, so the other rules decide nothing";
+                let path = &subscription.row.path;
+                self.add(CheckKind::DefaultRuleAmongOthers, path, detail.to_owned());
+            }
+        }
+    }
+
+    /// Checks of destinations, circles and chains.
+    async fn check_forwarding(&mut self) {
+        let graph = Graph::of(self.survey, &ReadableKeys::ALL).await;
+        self.check_destinations(&graph);
+        self.pace.pause().await;
+        self.check_chains(&graph);
+    }
+
+    fn check_destinations(&mut self, graph: &Graph<'_>) {
+        for edge in graph.edges.iter().filter(|edge| edge.kind != EdgeKind::Subscription) {
+            let (Some(from), Some(to)) = (graph.node(edge.from), graph.node(edge.to)) else {
+                continue;
+            };
+            let property = match edge.kind {
+                EdgeKind::DeadLetterForward => "ForwardDeadLetteredMessagesTo",
+                EdgeKind::Forward | EdgeKind::Subscription => "ForwardTo",
+            };
+            let name = to.name();
+            let (kind, detail) = match &to {
+                GraphNode::Entity(entity) if entity.row.readings.status.allows_send() => continue,
+                GraphNode::Entity(entity) => {
+                    let status = entity.row.readings.status.name();
+                    let detail = format!("{property} names `{name}`, whose status is {status}");
+                    (CheckKind::DestinationDisabled, detail)
+                }
+                GraphNode::Other(_) => match to.scheme() {
+                    Some(scheme) if self.shared.forwarders.get(scheme).is_some() => continue,
+                    Some(_) => {
+                        let detail =
+                            format!("{property} names `{name}`, which no forwarder serves");
+                        (CheckKind::DestinationMissing, detail)
+                    }
+                    None => {
+                        let detail = format!("{property} names `{name}`, which does not exist");
+                        (CheckKind::DestinationMissing, detail)
+                    }
+                },
+            };
+            self.add_with(kind, from.name(), self.now, detail, vec![Arc::clone(name)]);
+        }
+    }
+
+    fn check_chains(&mut self, graph: &Graph<'_>) {
+        let structure = graph.links().structure();
+        let name = |place: usize| graph.node(place).map(|node| Arc::clone(node.name()));
+        for circle in &structure.circles {
+            let mut names = circle.iter().copied().filter_map(name);
+            if let Some(first) = names.next() {
+                let detail = format!("{} entities forward in a circle", circle.len());
+                let others = names.take(OTHERS_MAX).collect();
+                self.add_with(CheckKind::ForwardCircle, &first, self.now, detail, others);
+            }
+        }
+        let hops_max = u32::from(self.shared.settings.limits.hop_count_max);
+        for (start, way) in structure.ways.iter().enumerate() {
+            if way.hops <= hops_max || way.has_link_before {
+                continue;
+            }
+            let mut names = structure.chain(start).filter_map(name);
+            if let Some(first) = names.next() {
+                let detail = format!("a chain of {} hops; a message may make {hops_max}", way.hops);
+                let others = names.take(OTHERS_MAX).collect();
+                self.add_with(CheckKind::ChainTooLong, &first, self.now, detail, others);
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a duration is shown with one decimal")]
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1_000_000.0
+}
