@@ -278,7 +278,7 @@ enum Command {
     /// Show which entities copy and forward to which, with rates and the longest chain
     #[command(after_help = topology::HELP)]
     Topology(topology::TopologyFlags),
-    /// Show what needs a person, and mute findings
+    /// Show the findings of the broker about faults, and mute them
     #[command(after_help = checks::HELP)]
     Checks(checks::ChecksFlags),
     /// List sessions, and show or set their state

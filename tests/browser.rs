@@ -134,6 +134,18 @@ fn the_console_acts_and_searches() {
     );
 }
 
+/// Jobs, the workbench, the audit trail, the topology and checks in the console.
+#[test]
+fn the_console_runs_jobs() {
+    for file in ["console-jobs.test.js", "console-audit.test.js", "console-topology.test.js"] {
+        let served = Served::with(&["--ephemeral"]);
+        node(
+            &[file],
+            &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+        );
+    }
+}
+
 /// CON-42, CON-71: the console of a broker that asks every client for a token.
 #[test]
 fn the_console_signs_in() {

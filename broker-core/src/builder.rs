@@ -239,7 +239,7 @@ impl BrokerBuilder {
         self
     }
 
-    /// Checks all entities each minute, and reports what needs a person (CON-39). Without this,
+    /// Checks the broker and all entities each minute, and reports faults (CON-39). Without this,
     /// questions for findings are refused.
     #[must_use]
     pub fn checks(mut self, config: ChecksConfig) -> Self {

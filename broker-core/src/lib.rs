@@ -24,7 +24,7 @@
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
 //! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
-//! | `topology`, `checks` | entities and their destinations, and what needs a person |
+//! | `topology`, `checks` | entities with their destinations, and findings about faults |
 //! | `jobs` | deeds of operators on many messages |
 
 // Words: plain values.

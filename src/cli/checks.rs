@@ -1,5 +1,4 @@
-//! `peeklock checks`: what the broker finds in its check of each minute, and what an operator mutes
-//! (CON-39).
+//! `peeklock checks`: findings of the check of each minute, and muting them (CON-39).
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ use super::terminal::{Cell, Table, line, note};
 pub const HELP: &str = concat!(
     "\
 Examples:
-  peeklock checks                                  what needs a person, the most urgent first
+  peeklock checks                                  findings, the most urgent first
   peeklock checks orders                           entities with `orders` in their path
   peeklock checks --kind deadLettersUnread
   peeklock checks -o ndjson | jq -r 'select(.weight == \"error\") | .path'
@@ -150,8 +149,8 @@ fn list(flags: &ChecksFlags) -> Result<(), Failure> {
         }
         if page.findings.is_empty() {
             let age = span(findings.at.since(page.checked_at));
-            let what = if flags.muted { "nothing is muted" } else { "nothing needs a person" };
-            note(&format!("{what}; the last check was {age} ago"));
+            let state = if flags.muted { "nothing is muted" } else { "nothing needs a person" };
+            note(&format!("{state}; the last check was {age} ago"));
             return Ok(());
         }
         let (text, _) = table(&page, findings.at, session.out.colours).text(&session.out);

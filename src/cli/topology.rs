@@ -21,7 +21,7 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock topology                                every subscription and forwarding
   peeklock topology orders                         the entities next to `orders`
-  peeklock topology orders --hops 4                all that messages of it can reach, and come from
+  peeklock topology orders --hops 4                entities that its messages can reach or come from
   peeklock topology -o json | jq '.[0].circles'
 
 RATE is in messages per second, `-` if it is not known yet or not known apart. WAITING counts \
@@ -119,6 +119,6 @@ fn report(topology: &Topology) {
     let left_out = topology.node_count.saturating_sub(topology.nodes.len() as u64);
     if left_out > 0 {
         let left_out = counted(left_out, "entity");
-        note(&format!("{left_out} left out; name an entity to see what is next to it"));
+        note(&format!("{left_out} left out; name an entity to see its neighbours"));
     }
 }

@@ -2,30 +2,11 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { ask, barriers, close, EVIL, flaws, foreign, launch, opened, PHONE, post, visit } from "./console.js";
+import { as, ask, close, EVIL, foreign, isReadable, launch, opened, PHONE, post, press, rows, visit } from "./console.js";
 import { connected } from "./support.js";
 
 before(launch);
 after(close);
-
-const rows = (tab) => tab.locator("tbody tr:not(.space)");
-const press = async (tab, ...keys) => {
-  for (const key of keys) {
-    await tab.keyboard.press(key);
-  }
-};
-
-/** Answers questions about the role as if the client had this one. */
-const as = (tab, role) => tab.route("**/sign-in*", (route) => route.fulfill({ status: 200, contentType: "application/json", body: JSON.stringify({ role, isSignedIn: true, nowUtc: new Date().toISOString() }) }));
-
-/** Checks a page with an open question. */
-async function isReadable(tab, name) {
-  assert.deepEqual(await tab.evaluate(foreign), [], name);
-  assert.deepEqual(await tab.evaluate(flaws), [], name);
-  assert.deepEqual(await barriers(tab), [], name);
-  const [width, room] = await tab.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-  assert.ok(width <= room, `${name}: ${width} pixels wide`);
-}
 
 // CON-26, CON-52, CON-62, CON-63: with keys only; the result is shown after the answer
 test("selected locks are broken after a question, and the result is shown", async (t) => {

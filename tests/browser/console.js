@@ -127,7 +127,7 @@ export const flaws = () => {
 
 /** Elements that only hostile text could have made. */
 export const foreign = () =>
-  [...document.querySelectorAll("img, iframe, object, embed, style, link[rel=import], base, form[action], svg:not(.bars svg), script:not([src])")]
+  [...document.querySelectorAll("img, iframe, object, embed, style, link[rel=import], base, form[action], svg:not(.bars svg, .map svg), script:not([src])")]
     .map((element) => element.outerHTML)
     .concat(globalThis.hacked === undefined ? [] : [`hacked ${globalThis.hacked}`]);
 
@@ -138,4 +138,26 @@ export async function barriers(tab) {
   await tab.evaluate(axe);
   const { violations } = await tab.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   return violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 200)} ${nodes[0].failureSummary}`);
+}
+
+export const rows = (tab) => tab.locator("tbody tr:not(.space)");
+
+export const press = async (tab, ...keys) => {
+  for (const key of keys) {
+    await tab.keyboard.press(key);
+  }
+};
+
+/** Answers questions about the role as if the client had this one. */
+export const as = (tab, role) => tab.route("**/sign-in*", (route) => route.fulfill({ status: 200, contentType: "application/json", body: JSON.stringify({ role, isSignedIn: true, nowUtc: new Date().toISOString() }) }));
+
+/** Checks a page in its present state. */
+export async function isReadable(tab, name) {
+  assert.deepEqual(await tab.evaluate(foreign), [], name);
+  assert.deepEqual(await tab.evaluate(flaws), [], name);
+  assert.deepEqual(await barriers(tab), [], name);
+  const [width, room] = await tab.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(width <= room, `${name}: ${width} pixels wide`);
+  const text = await tab.evaluate("document.body.innerText + document.title");
+  assert.doesNotMatch(text, /[\0-\x08\x0b-\x1f\u202e\u200b\u2066]|undefined|NaN|\[object/, name);
 }

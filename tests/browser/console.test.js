@@ -26,9 +26,14 @@ const PAGES = {
   session: `#/queue/steps/sessions?session=${encodeURIComponent(EVIL.slice(0, 100))}`,
   topic: "#/topic/events",
   rules: "#/subscription/events%2FSubscriptions%2Fall/rules",
+  topology: "#/topology",
+  checks: "#/checks",
   schedule: "#/schedule",
   expiring: "#/schedule?of=expiring&slot=3600",
+  workbench: "#/queue/orders/workbench",
+  jobs: "#/jobs",
   clients: "#/clients",
+  audit: "#/audit",
   settings: "#/settings",
 };
 
@@ -212,6 +217,8 @@ test("every page is reached with the keyboard alone", async (t) => {
   await at(/^#\/entities$/);
   await press("g", "s");
   await at(/^#\/schedule/);
+  await press("g", "j");
+  await at(/^#\/jobs/);
   await press("g", "c");
   await at(/^#\/clients/);
   await press("g", "t");
@@ -504,7 +511,7 @@ test("files stay within their budget", async () => {
   const names = ["", "vendor/"].flatMap((part) => readdirSync(new URL(part, folder)).filter((name) => /\.(js|css|html|svg)$/.test(name)).map((name) => part + name));
   const sizes = new Map(names.map((name) => [name, gzipSync(readFileSync(new URL(name, folder)), { level: 9 }).length]));
   const sum = (list) => list.reduce((total, name) => total + sizes.get(name), 0);
-  const late = ["actions.js", "chart.js", "compare.js", "holders.js", "rules.js", "search.js", "tail.js", "vendor/uplot.js"];
+  const late = ["actions.js", "audit.js", "holders.js", "jobs.js", "rates.js", "rules.js", "schedule.js", "search.js", "tail.js", "topology.js", "workbench.js", "vendor/uplot.js"];
   assert.ok(names.length <= 40, `${names.length} files`);
   assert.ok(sum(names) <= 200 << 10, `${sum(names)} bytes in all`);
   const first = sum(names.filter((name) => !late.includes(name)));

@@ -178,7 +178,7 @@ pages! {
     an_application_moves_from_rabbitmq_or_redis: "how-to/move-from-rabbitmq-or-redis.md",
     the_console_is_opened: "how-to/use-the-console.md",
     a_stuck_message_is_found: "how-to/find-a-stuck-message.md",
-    findings_are_seen_and_muted: "how-to/see-what-needs-attention.md",
+    findings_are_seen_and_muted: "how-to/check-entities-for-faults.md",
     prometheus_observes_a_broker: "how-to/observe-with-prometheus.md",
     opentelemetry_observes_a_broker: "how-to/observe-with-opentelemetry.md",
     dead_letters_are_drained: "how-to/drain-dead-letters.md",

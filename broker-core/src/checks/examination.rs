@@ -1,4 +1,4 @@
-//! One check of all entities: what it finds (CON-39).
+//! A check of the broker and all entities, with its findings (CON-39).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) fn is_high(count: u64, max: u64) -> bool {
     u128::from(count) * 5 > u128::from(max) * 4
 }
 
-/// Findings of one check.
+/// A check and its findings.
 pub(super) struct Examination<'a> {
     pub(super) shared: &'a Shared,
     pub(super) config: &'a ChecksConfig,

@@ -37,7 +37,7 @@ const EVERY: TimeSpan = TimeSpan::from_seconds(60);
 const ENTITY_FINDING_COUNT_MAX: usize = 2_000;
 /// Maximum number of entities whose values are remembered until the next check.
 const WATCHED_ENTITY_COUNT_MAX: usize = 50_000;
-/// Maximum number of entities whose durations are compared for the last hours only. Those of others
+/// Maximum number of entities whose durations are compared for the last hours only. Other durations
 /// are compared since the start of the broker.
 const TIMES_ENTITY_COUNT_MAX: usize = 10_000;
 

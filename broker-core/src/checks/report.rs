@@ -39,7 +39,7 @@ macro_rules! check_kinds {
                 }
             }
 
-            /// What to do about a finding of this kind.
+            /// Remedy for a finding of this kind.
             #[must_use]
             pub const fn remedy(self) -> &'static str {
                 match self {

@@ -1,4 +1,4 @@
-//! What the checks remember of an entity between two checks.
+//! Values that the checks remember of an entity until the next check.
 
 use crate::flows::{BUCKET_COUNT, Buckets, Flows, LAST_BUCKET, bucket_of, percentiles};
 use crate::time::{TimeSpan, Timestamp};
@@ -49,7 +49,7 @@ impl Watched {
         Self { dead_letters, backlog, delivered, ..Self::default() }
     }
 
-    /// Whether nothing of it matters to the next check.
+    /// Whether the next check needs none of these values.
     pub(super) fn is_idle(&self) -> bool {
         let is_empty = |growth: &Growth| growth.last == 0 && growth.grew.is_none();
         is_empty(&self.dead_letters) && is_empty(&self.backlog) && self.times.started_at.is_none()

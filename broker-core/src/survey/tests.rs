@@ -86,16 +86,10 @@ fn entity_that_was_created_again_has_no_rates() {
 /// CON-04
 #[test]
 fn size_of_a_topic_includes_its_subscriptions() {
-    let entity = |path: &str, kind, size| SurveyedEntity {
-        id: EntityId(1),
-        key: PathKey::fold(path),
-        row: EntityRow {
-            path: path.into(),
-            kind,
-            readings: Readings::default(),
-            total_size: size,
-            rates: None,
-        },
+    let entity = |path: &str, kind, total_size| {
+        let (path, readings) = (path.into(), Readings::default());
+        let row = EntityRow { path, kind, readings, total_size, rates: None };
+        SurveyedEntity::of(EntityId(1), row)
     };
     let entities = vec![
         entity("Events", EntityKind::Topic, 1),

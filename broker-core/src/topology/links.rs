@@ -204,7 +204,7 @@ impl Structure {
     /// Returns the first node of the longest way; none if there is no hop.
     pub(crate) fn longest(&self) -> Option<usize> {
         let ways = self.ways.iter().enumerate().filter(|(_, way)| way.hops > 0);
-        // A way that begins at a topic is as long as the one that begins at its subscription.
+        // A way that begins at a topic is as long as the way from its subscription.
         let longest = ways
             .max_by_key(|(node, way)| (way.hops, !way.has_link_before, std::cmp::Reverse(*node)));
         longest.map(|(node, _)| node)

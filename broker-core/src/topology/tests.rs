@@ -63,7 +63,7 @@ fn shop() -> Survey {
         entity("Topic", None, None),
         entity("topic/subscriptions/eu", Some("ORDERS"), None),
         entity("topic/subscriptions/us", None, None),
-        entity("orders", Some("archive"), Some("https://u:p@hooks.example/secret?key=1")),
+        entity("orders", Some("archive"), Some("webhook+https://u:p@hooks.example/secret?key=1")),
         entity("archive", Some("gone"), None),
         entity("lonely", None, None),
     ])
@@ -82,20 +82,20 @@ fn topology_has_all_nodes_and_edges() {
         "topic/subscriptions/eu",
         "topic/subscriptions/us",
         "gone",
-        "https://hooks.example",
+        "webhook+https://hooks.example",
     ];
     assert_eq!(names(&topology), expected);
     let expected = [
         "archive Forward gone",
         "orders Forward archive",
-        "orders DeadLetterForward https://hooks.example",
+        "orders DeadLetterForward webhook+https://hooks.example",
         "Topic Subscription topic/subscriptions/eu",
         "topic/subscriptions/eu Forward orders",
         "Topic Subscription topic/subscriptions/us",
     ];
     assert_eq!(edges(&topology), expected);
     assert_eq!(topology.nodes[6].kind, NodeKind::Unknown);
-    assert_eq!(topology.nodes[7].kind, NodeKind::Foreign { scheme: "https".into() });
+    assert_eq!(topology.nodes[7].kind, NodeKind::Foreign { scheme: "webhook+https".into() });
     let chain = topology.longest_chain.unwrap();
     assert_eq!(chain.hops, 3);
     let expected = ["Topic", "topic/subscriptions/eu", "orders", "archive", "gone"];
@@ -104,7 +104,7 @@ fn topology_has_all_nodes_and_edges() {
     assert_eq!((topology.node_count, topology.hop_count_max), (8, 4));
 }
 
-/// CON-38: rate, waiting and failed messages of an edge; what is not known is absent.
+/// CON-38: rate, waiting and failed messages of an edge; unknown numbers are absent.
 #[test]
 fn edges_have_the_counts_of_their_source() {
     let shop = shop();
@@ -141,7 +141,7 @@ fn topology_around_an_entity_counts_hops() {
 const TOPOLOGY_HOPS: u8 = super::query::TOPOLOGY_HOPS_MAX;
 
 /// CON-38, CON-73, SEC-08: an entity that may not be read is a destination like one that does not
-/// exist, and nothing else of it is shown.
+/// exist, and its values are hidden.
 #[test]
 fn topology_shows_readable_entities_only() {
     let shop = shop();
@@ -149,7 +149,7 @@ fn topology_shows_readable_entities_only() {
     let readable = ReadableKeys(Some(readable.into()));
     let topology = ask(&shop, &TopologyQuery::default(), &readable);
     let expected =
-        ["lonely", "orders", "topic/subscriptions/eu", "archive", "https://hooks.example"];
+        ["lonely", "orders", "topic/subscriptions/eu", "archive", "webhook+https://hooks.example"];
     assert_eq!(names(&topology), expected);
     assert_eq!(topology.nodes[3].kind, NodeKind::Unknown);
     let hidden = run_counting_yields(shop.topology(&near("archive", 1), &readable, 4)).0;

@@ -14,7 +14,6 @@ use peeklock_core::inspect::{
     CheckFinding, CheckKind, ChecksPage, ChecksQuery, Found, MUTE_COUNT_MAX, MuteChange, NodeKind,
     Question, Topology, TopologyQuery,
 };
-use peeklock_core::limits::Limits;
 use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::Message;
 use peeklock_core::rule::{Filter, RuleDescription};
@@ -185,7 +184,7 @@ async fn checks_find_messages_that_nobody_takes() {
 async fn checks_find_settings_that_do_not_fit() {
     let clock = Arc::new(ManualClock::at(START));
     let mut settings = peeklock_core::description::Settings::default();
-    settings.limits = Limits { receiver_count_max: 4, ..settings.limits };
+    settings.limits.receiver_count_max = 4;
     let builder = Broker::builder().settings(settings).arbiters(1).count_internal_work();
     let builder = builder.clock(Arc::clone(&clock) as Arc<dyn Clock>);
     let broker = builder.checks(ChecksConfig::default()).start().await.unwrap();

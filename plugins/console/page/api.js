@@ -177,6 +177,10 @@ export async function openStream(/** @type {string} */ path, /** @type {object} 
   return /** @type {ReadableStream<Uint8Array>} */ (response.body);
 }
 
+/** Reads an answer without an end that is known, such as an export. */
+export const getFile = async (/** @type {string} */ path, /** @type {Record<string, unknown>} */ query, /** @type {AbortSignal} */ signal) =>
+  (await send(address(API, path, query), { signal, timeout: 0 })).blob();
+
 /** Reads a document outside the API, such as `health`. */
 export const getRoot = async (/** @type {string} */ path, /** @type {AbortSignal} */ signal) =>
   parse(await (await send(address(ROOT, path), { signal })).text());

@@ -35,6 +35,7 @@ function tabsOf(kind, description, row, tab) {
     messages: ["Messages", counts.activeMessageCount],
     "dead-letters": ["Dead letters", counts.deadLetterMessageCount, "bad"],
     "transfer-dead-letters": ["Transfer dead letters", counts.transferDeadLetterMessageCount, "bad"],
+    workbench: ["Workbench"],
     scheduled: ["Scheduled", counts.scheduledMessageCount],
     sessions: ["Sessions", runtime.sessionCount],
     locks: ["Locks", row?.lockedMessageCount],
@@ -44,10 +45,11 @@ function tabsOf(kind, description, row, tab) {
     settings: ["Settings"],
   };
   const hasTransfers = counts.transferDeadLetterMessageCount > 0 || tab === "transfer-dead-letters";
+  const hasDead = hasTransfers || counts.deadLetterMessageCount > 0 || tab === "workbench";
   const names = {
-    queue: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", "scheduled", description?.requiresSession && "sessions", "locks", "tail", "charts", "settings"],
-    subscription: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", description?.requiresSession && "sessions", "locks", "rules", "tail", "charts", "settings"],
-    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", "scheduled", "tail", "charts", "settings"],
+    queue: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", hasDead && "workbench", "scheduled", description?.requiresSession && "sessions", "locks", "tail", "charts", "settings"],
+    subscription: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", hasDead && "workbench", description?.requiresSession && "sessions", "locks", "rules", "tail", "charts", "settings"],
+    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", hasDead && "workbench", "scheduled", "tail", "charts", "settings"],
   }[kind];
   return names.filter(Boolean).map((id) => ({ id, name: all[id][0], count: all[id][1] ? number(all[id][1]) : undefined, tone: all[id][2] }));
 }

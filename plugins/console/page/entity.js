@@ -6,17 +6,18 @@ import { entityColumns, entityRows } from "./entities.js";
 import { EntityHead, useEntity } from "./entity-head.js";
 import { duration, number, parseDuration, size, visible, words } from "./format.js";
 import { Messages } from "./messages.js";
-import { Choice, Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
+import { Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
 import { preferences } from "./preferences.js";
-import { CHARTS, SeriesChart, SPANS } from "./rates.js";
 import { usePages, useResource } from "./resource.js";
-import { entityHref, setQuery } from "./route.js";
-import { Timeline } from "./schedule.js";
+import { entityHref } from "./route.js";
 import { Table } from "./table.js";
 import { html } from "./view.js";
 
 const Rules = late(() => import("./rules.js"), "Rules");
 const [Locks, Sessions] = ["Locks", "Sessions"].map((name) => late(() => import("./holders.js"), name));
+const Charts = late(() => import("./rates.js"), "Charts");
+const Timeline = late(() => import("./schedule.js"), "Timeline");
+const Workbench = late(() => import("./workbench.js"), "Workbench");
 const Tail = late(() => import("./tail.js"), "Tail");
 
 const defaultTab = (/** @type {string} */ kind) => (kind === "topic" ? "subscriptions" : "messages");
@@ -31,7 +32,7 @@ export function Entity({ kind, path, tab: given, query }) {
     return html`<${OtherKind} kind=${kind} path=${path} error=${state.error} />`;
   }
   const { description } = state.value ?? {};
-  const isFilled = /^(messages|dead-letters|transfer-dead-letters|scheduled|sessions|locks|subscriptions|tail)$/.test(tab);
+  const isFilled = /^(messages|dead-letters|transfer-dead-letters|scheduled|sessions|locks|subscriptions|tail|workbench)$/.test(tab);
   return html`<div class=${`page ${isFilled ? "fill" : ""}`}>
     <${EntityHead} kind=${kind} path=${path} tab=${tab} state=${state} />
     ${
@@ -49,6 +50,8 @@ function Tab({ kind, path, tab, query, description }) {
     case "dead-letters":
     case "transfer-dead-letters":
       return html`<${Messages} key=${tab} kind=${kind} path=${path} tab=${tab} query=${query} hasSessions=${description?.requiresSession === true} />`;
+    case "workbench":
+      return html`<${Workbench} kind=${kind} path=${path} query=${query} />`;
     case "scheduled":
       return html`<${Timeline} kind=${kind} path=${path} query=${query} />
         <${Messages} key=${tab} kind=${kind} path=${path} tab=${tab} query=${query} hasSessions=${false} />`;
@@ -69,17 +72,6 @@ function Tab({ kind, path, tab, query, description }) {
     default:
       return html`<${Empty} title="There is no such tab" />`;
   }
-}
-
-function Charts({ kind, path, query }) {
-  const given = query.get("span") ?? "1h";
-  const name = given in SPANS ? given : "1h";
-  const minutes = SPANS[name][0];
-  // A topic delivers nothing itself.
-  const charts = kind === "topic" ? CHARTS.slice(0, 2) : CHARTS;
-  return html`<${Choice} label="Time" value=${name} options=${Object.entries(SPANS).map(([id, [, text]]) => [id, text])} onChange=${(id) => setQuery({ span: id })} />
-    ${charts.map(({ title, lines, form }) => html`<section key=${`${title} ${name}`}><h2>${title}</h2>
-      <${SeriesChart} base=${`${entityPath(kind, path)}/`} minutes=${minutes} lines=${lines} form=${form} label=${`${title}: ${visible(path)}`} /></section>`)}`;
 }
 
 function Subscriptions({ topic }) {

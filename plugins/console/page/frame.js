@@ -17,8 +17,12 @@ const PAGES = [
   ["overview", "Overview", []],
   ["entities", "Entities", ["entities"]],
   ["search", "Search", ["search"]],
+  ["topology", "Topology", ["topology"]],
   ["schedule", "Schedule", ["schedule"]],
+  ["jobs", "Jobs", ["jobs"]],
   ["clients", "Clients", ["clients"]],
+  ["checks", "Checks", ["checks"]],
+  ["audit", "Audit", ["audit"]],
   ["settings", "Settings", ["settings"]],
 ];
 
@@ -225,7 +229,7 @@ function KeyList() {
     <h2>Keys</h2>
     ${!letters && html`<p class="quiet">Single-letter keys are switched off in the settings.</p>`}
     <table class="plain"><tbody>
-      ${rows.map(([does, keys]) => html`<tr key=${does}><th scope="row">${does}</th><td>${keys.split(", ").map((key) => html`<kbd>${key.replace("Ctrl+k", "Ctrl+K").replace(/^X$/, "Shift+X")}</kbd> `)}</td></tr>`)}
+      ${rows.map(([does, keys]) => html`<tr key=${does}><th scope="row">${does}</th><td>${keys.split(", ").map((key) => html`<kbd>${key.replace("Ctrl+k", "Ctrl+K").replace(/^[A-Z]$/, "Shift+$&")}</kbd> `)}</td></tr>`)}
     </tbody></table>
     <button type="button" onClick=${() => dialog.set("")}>Close</button>
   <//>`;

@@ -18,8 +18,12 @@ const PAGES = [
   ["g o", "Overview", []],
   ["g e", "Entities", ["entities"]],
   ["g f", "Search", ["search"]],
+  ["g w", "Topology", ["topology"]],
   ["g s", "Schedule", ["schedule"]],
+  ["g j", "Jobs", ["jobs"]],
   ["g c", "Clients", ["clients"]],
+  ["g k", "Checks", ["checks"]],
+  ["g a", "Audit", ["audit"]],
   ["g t", "Settings", ["settings"]],
 ];
 

@@ -9,11 +9,14 @@ import { Message } from "./message.js";
 import { Overview } from "./overview.js";
 import { Empty, late } from "./parts.js";
 import { route } from "./route.js";
-import { Schedule } from "./schedule.js";
 import { Settings, SignIn } from "./settings.js";
 import { html, render, useEffect, useErrorBoundary, useRef } from "./view.js";
 
+const Schedule = late(() => import("./schedule.js"), "Schedule");
 const Search = late(() => import("./search.js"), "Search");
+const Jobs = late(() => import("./jobs.js"), "Jobs");
+const Audit = late(() => import("./audit.js"), "Audit");
+const [Topology, Checks] = ["Topology", "Checks"].map((name) => late(() => import("./topology.js"), name));
 const Clients = late(() => import("./holders.js"), "Clients");
 
 function Page() {
@@ -53,10 +56,18 @@ function Page() {
       return path ? html`<${Entity} key=${`${page} ${path}`} kind=${page} path=${path} tab=${tab} query=${query} />` : html`<${Entities} query=${query} />`;
     case "search":
       return html`<${Search} query=${query} />`;
+    case "topology":
+      return html`<${Topology} query=${query} />`;
+    case "checks":
+      return html`<${Checks} query=${query} />`;
     case "schedule":
       return html`<${Schedule} query=${query} />`;
+    case "jobs":
+      return html`<${Jobs} query=${query} />`;
     case "clients":
       return html`<${Clients} query=${query} />`;
+    case "audit":
+      return html`<${Audit} query=${query} />`;
     case "settings":
       return html`<${Settings} />`;
     default:

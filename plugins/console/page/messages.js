@@ -1,10 +1,9 @@
 // @ts-check
 // Heads of messages in a table, and the selected message next to it where there is room.
 
-import { addressOf, entityPath, get, getBytes, now, subscriptionParts } from "./api.js";
-import { utf8 } from "./decode.js";
+import { addressOf, entityPath, get, getBytes, now, standing, subscriptionParts } from "./api.js";
+import { format, read, readPath, utf8, valueAt } from "./decode.js";
 import { exact, number, propertyText, quoted, size, visible } from "./format.js";
-import { format, read, readPath, valueAt } from "./json.js";
 import { useKeys } from "./keys.js";
 import { MessageView } from "./message.js";
 import { Age, Choice, Commands, Copy, Empty, late, Lock, Problem, SearchField, State, Text } from "./parts.js";
@@ -156,8 +155,8 @@ const pathColumn = (path, base) => {
   return { mono: true, cell: (head) => html`<${PathCell} key=${`${base} ${head.sequenceNumber}`} base=${base} head=${head} steps=${steps} />` };
 };
 
-/** Columns of a tail. */
-export const tailColumns = ["number", "time", "subject", "id", "correlation", "session", "size", "body"].map((id) =>
+/** Columns by their names; `time` is the instant of a tail. */
+export const columnsOf = (/** @type {string[]} */ ids) => ids.map((id) =>
   id === "time" ? { id, name: "Accepted", width: 110, rank: 3, mono: true, cell: (head) => exact(head.enqueuedTimeUtc, zone()).slice(11, 23) } : /** @type {any} */ (ALL.find((one) => one.id === id)),
 );
 
@@ -170,6 +169,7 @@ function useColumns(set, base) {
   return { ids, list: at < 0 ? [...known, ...properties] : [...known.slice(0, at), ...properties, ...known.slice(at)] };
 }
 
+const [Acts, JobPanel] = ["Acts", "JobPanel"].map((name) => late(() => import("./jobs.js"), name, true));
 const [BreakLocks, CancelScheduled, Outcome] = ["BreakLocks", "CancelScheduled", "Outcome"].map((name) => late(() => import("./actions.js"), name, true));
 const byNumber = (one, other) => (BigInt(one) < BigInt(other) ? -1 : 1);
 
@@ -179,12 +179,19 @@ const lockedIn = (rows, marked) => rows.filter(({ sequenceNumber, lock }) => loc
 /** A head in one line of JSON; a number that JavaScript would round is a text. */
 const headLine = (head) => JSON.stringify(head, (_, value) => (typeof value === "bigint" ? String(value) : value));
 
+/** Conditions of a list as a line. */
+function whereOf({ from, fromUtc, session, isDescending, isScheduled }) {
+  const sign = isDescending ? "<=" : ">=";
+  const text = session.replace(/["\\]/g, "\\$&");
+  return [from !== undefined && `number${sign}${from}`, fromUtc !== undefined && `${isScheduled ? "scheduled" : "enqueued"}${sign}${fromUtc}`, session !== "" && `session="${text}"`].filter(Boolean).join(" ");
+}
+
 export function Messages({ kind, path, tab, query, hasSessions }) {
   const set = tab === "scheduled" ? "scheduled" : tab.includes("dead") ? "dead-letters" : hasSessions ? "sessions" : "messages";
   const isDead = set === "dead-letters";
   const isScheduled = set === "scheduled";
   const states = query.getAll("state");
-  const [from, session, order, selected] = ["from", "session", "order", "at"].map((name) => query.get(name) ?? "");
+  const [from, session, order, selected, job] = ["from", "session", "order", "at", "job"].map((name) => query.get(name) ?? "");
   const isDescending = order === "newest" || (order === "" && isDead);
   const asked = {
     state: isScheduled ? ["scheduled"] : states,
@@ -199,11 +206,20 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   const { ids, list: columns } = useColumns(set, base);
   const key = `heads ${base} ${JSON.stringify(asked)}`;
   const [marked, setMarked] = useMarks(key);
+  const [whole, setWhole] = useState("");
+  // Another list has another selection.
+  const isWhole = whole === key;
+  const mark = (keys = undefined) => {
+    setWhole("");
+    setMarked(keys);
+  };
   const list = usePages(key, async (after, signal) => {
     const start = after === undefined ? {} : { from: undefined, fromUtc: undefined };
     const answer = await get(`${base}/heads`, { ...asked, ...start, count: 200, after }, signal);
     return { rows: answer.heads, next: answer.next };
   });
+  // A selection without end is for jobs, which a viewer may not make.
+  const maySelectAll = standing.use()?.role !== "viewer" && list.rows.length > 0;
   const [isWide, setWide] = useState(BESIDE.matches);
   useEffect(() => {
     const change = () => setWide(BESIDE.matches);
@@ -215,7 +231,8 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
   useKeys([
     { keys: "v", does: "Show the message beside the list", act: () => isBeside ? setQuery({ at: "" }) : list.rows[0] && setQuery({ at: active.current ?? list.rows[0].sequenceNumber }) },
     ...(isBeside ? [{ keys: "Escape", does: "Close the message", act: () => setQuery({ at: "" }) }] : []),
-    ...(marked.size > 0 && !isBeside ? [{ keys: "Escape", does: "Select nothing", act: () => setMarked() }] : []),
+    ...(maySelectAll ? [{ keys: "A", does: "Select everything that matches", act: () => setWhole(isWhole ? "" : key) }] : []),
+    ...((marked.size > 0 || isWhole) && !isBeside ? [{ keys: "Escape", does: "Select nothing", act: () => mark() }] : []),
   ]);
   const active = useRef(/** @type {any} */ (undefined));
   const onActive = (head) => {
@@ -249,20 +266,28 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
         ${STATES.map((name) => html`<button type="button" key=${name} aria-pressed=${states.includes(name)} onClick=${() => toggle(name)}>${name}</button>`)}
       </fieldset>`
       }
+      ${maySelectAll && html`<button type="button" aria-pressed=${isWhole} onClick=${() => setWhole(isWhole ? "" : key)}>Select everything</button>`}
+      ${isDead && html`<a class="button" href=${entityHref(kind, path, "workbench", { sub: tab === "dead-letters" ? "" : tab })}>Groups</a>`}
       <a class="button" href=${href(["search"], { entity: path, sub: { "dead-letters": "deadLetter", "transfer-dead-letters": "transferDeadLetter" }[tab] })}>Search</a>
       <${ColumnChoice} set=${set} ids=${ids} />
     </div>
+    ${job && html`<${JobPanel} key=${job} id=${job} />`}
     ${
-      marked.size > 0 &&
+      (marked.size > 0 || isWhole) &&
       html`<div class="tools selection" role="group" aria-label="Selection">
-        <span>${number(marked.size)} ${marked.size === 1 ? noun[0] : noun[1]} selected</span>
-        <span class="quiet">Copy</span> <${Copy} label="Numbers" what="numbers of the selection" text=${() => [...marked].sort(byNumber).join("\n")} />
-        <${Copy} label="NDJSON" what="heads of the selection" text=${() => list.rows.filter((head) => marked.has(String(head.sequenceNumber))).map(headLine).join("\n")} />
-        <button type="button" onClick=${() => setMarked()}>Select nothing</button>
+        <span>${isWhole ? `Everything ${isFiltered ? "that matches" : "in this list"} selected` : `${number(marked.size)} ${marked.size === 1 ? noun[0] : noun[1]} selected`}</span>
+        ${!isWhole && html`<span class="quiet">Copy</span> <${Copy} label="Numbers" what="numbers of the selection" text=${() => [...marked].sort(byNumber).join("\n")} />
+        <${Copy} label="NDJSON" what="heads of the selection" text=${() => list.rows.filter((head) => marked.has(String(head.sequenceNumber))).map(headLine).join("\n")} />`}
+        <button type="button" onClick=${() => mark()}>Select nothing</button>
         ${
-          isScheduled
-            ? html`<${CancelScheduled} kind=${kind} path=${path} numbers=${[...marked].sort(byNumber)} place=${key} onDone=${setMarked} />`
-            : html`<${BreakLocks} kind=${kind} path=${path} subQueue=${subQueue} numbers=${lockedIn(list.rows, marked)} place=${key} onDone=${setMarked} />`
+          isWhole
+            ? html`<${Acts} kind=${kind} path=${path} tab=${tab} where=${whereOf({ from: asked.from, fromUtc: asked.fromUtc, session, isDescending, isScheduled })} states=${asked.state} onDone=${mark} />`
+            : html`<${Acts} kind=${kind} path=${path} tab=${tab} numbers=${[...marked].sort(byNumber)} without=${isScheduled ? ["delete"] : []} onDone=${mark} />
+              ${
+                isScheduled
+                  ? html`<${CancelScheduled} kind=${kind} path=${path} numbers=${[...marked].sort(byNumber)} place=${key} onDone=${mark} />`
+                  : html`<${BreakLocks} kind=${kind} path=${path} subQueue=${subQueue} numbers=${lockedIn(list.rows, marked)} place=${key} onDone=${mark} />`
+              }`
         }
       </div>`
     }
@@ -270,7 +295,7 @@ export function Messages({ kind, path, tab, query, hasSessions }) {
     <${Problem} error=${list.error} onRetry=${list.refresh} except="EntityNotFound" />
     <div class=${`split ${isBeside ? "open" : ""}`}>
       <${Table} noun=${noun} label=${`${noun[1]} of ${visible(path)}`} columns=${columns} rows=${list.rows} keyOf=${(head) => String(head.sequenceNumber)}
-        marked=${marked} onMark=${setMarked} scope=${key} hrefOf=${hrefOf} onOpen=${onOpen} onActive=${onActive} selected=${selected || undefined}
+        marked=${marked} onMark=${mark} scope=${key} hrefOf=${hrefOf} onOpen=${onOpen} onActive=${onActive} selected=${selected || undefined}
         hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0} empty=${list.error ? null : empty} />
       ${
         isBeside &&

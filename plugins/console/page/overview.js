@@ -3,13 +3,14 @@
 
 import { get, getRoot } from "./api.js";
 import { Condition, entityColumns, NoEntities } from "./entities.js";
-import { number, rate, visible } from "./format.js";
-import { Age, Figure, Problem, Text, usePageTitle } from "./parts.js";
-import { RATES, SeriesChart } from "./rates.js";
+import { number, rate, visible, words } from "./format.js";
+import { Age, Figure, late, Problem, Text, usePageTitle } from "./parts.js";
 import { useResource } from "./resource.js";
 import { entityHref, href } from "./route.js";
 import { Table } from "./table.js";
 import { html, useEffect, useState } from "./view.js";
+
+const NamespaceRates = late(() => import("./rates.js"), "NamespaceRates");
 
 const SUMMED_MAX = 500;
 
@@ -22,14 +23,15 @@ const NEEDS = [
 ];
 
 async function load(signal) {
-  const [health, namespace, accepted, removed, ...needs] = await Promise.all([
+  const [health, namespace, checks, accepted, removed, ...needs] = await Promise.all([
     getRoot("health", signal),
     get("namespace", {}, signal).catch(() => undefined),
+    get("checks", { muted: false }, signal).catch(() => undefined),
     get("entities", { sort: "acceptedPerSecond", descending: true, top: SUMMED_MAX }, signal),
     get("entities", { sort: "removedPerSecond", descending: true, top: SUMMED_MAX }, signal),
     ...NEEDS.map(({ query }) => get("entities", { ...query, top: 50 }, signal)),
   ]);
-  return { health, namespace, accepted, removed, needs };
+  return { health, namespace, checks, accepted, removed, needs };
 }
 
 /** Adds up a column of rows that are in its order; undefined while no row has a rate. */
@@ -53,10 +55,11 @@ export function Overview() {
   if (!value) {
     return html`<div class="page"><h1>Overview</h1><${Problem} error=${state.error} onRetry=${state.refresh} />${!state.error && html`<p class="quiet">Reading…</p>`}</div>`;
   }
-  const { health, namespace, needs } = value;
+  const { health, namespace, checks, needs } = value;
+  const findings = checks?.findings.filter(({ weight }) => weight !== "notice") ?? [];
   const found = NEEDS.map((need, place) => ({ ...need, count: needs[place].total, rows: needs[place].entities })).filter(({ count }) => count > 0);
   const isIll = health.status !== "ok";
-  const thingCount = found.length + (isIll ? 1 : 0);
+  const thingCount = found.length + (isIll ? 1 : 0) + (findings.length > 0 ? 1 : 0);
   const active = value.accepted.entities.reduce((count, row) => count + row.activeMessageCount, 0);
   const dead = found.find(({ id }) => id === "dead");
   return html`<div class="page">
@@ -81,6 +84,11 @@ export function Overview() {
         return html`<li key=${id} class=${tone}><span aria-hidden="true">${tone === "bad" ? "▲" : "◆"}</span>
           <div><a href=${to}>${single ? html`<span class="mono"><${Text} value=${single.path} /></span> ${one}` : `${number(count)} entities ${many}`}</a> <span class="quiet">${advice}</span></div></li>`;
       })}
+      ${
+        findings.length > 0 &&
+        html`<li class=${findings.some(({ weight }) => weight === "error") ? "bad" : "look"}><span aria-hidden="true">◆</span>
+          <div><a href="#/checks">${findings.length === 1 ? "1 finding" : `${number(findings.length)} findings`} of the checks</a> <span class="quiet">${[...new Set(findings.map(({ kind }) => words(kind).toLowerCase()))].slice(0, 4).join(", ")}.</span></div></li>`
+      }
     </ul>`
     }
     <div class="figures">
@@ -94,7 +102,7 @@ export function Overview() {
         ? html`<${NoEntities} />`
         : html`
       <section aria-labelledby="rates"><h2 id="rates">Rates <span class="quiet">of all entities, the last hour</span></h2>
-        <${SeriesChart} base="" lines=${RATES.lines} form=${RATES.form} label="Rates of all entities" />
+        <${NamespaceRates} />
       </section>
       <section aria-labelledby="dead"><h2 id="dead">Entities with dead letters</h2>
         ${

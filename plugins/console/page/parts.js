@@ -117,6 +117,15 @@ export async function copy(/** @type {string} */ text, /** @type {string} */ wha
   announce(`Copied ${what}`);
 }
 
+/** Saves a file of the page. */
+export function saveAs(/** @type {Blob} */ file, /** @type {string} */ name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 /** Button that copies a text. */
 export function Copy({ text, what, label = "Copy" }) {
   const [isDone, setDone] = useState(false);

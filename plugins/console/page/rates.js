@@ -2,11 +2,12 @@
 // Series: values over time as charts with their tables, and by arrow keys. The chart library is loaded with the first
 // chart. A value that is not known is a gap.
 
-import { get, now } from "./api.js";
-import { clock, exact, number, rate, span } from "./format.js";
-import { Problem } from "./parts.js";
+import { entityPath, get, now } from "./api.js";
+import { clock, exact, number, rate, span, visible } from "./format.js";
+import { Choice, Problem } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { useResource } from "./resource.js";
+import { setQuery } from "./route.js";
 import { html, useEffect, useMemo, useRef, useState } from "./view.js";
 
 /** Text of a duration in microseconds. */
@@ -18,8 +19,8 @@ const COUNT = { unit: "", text: number, isRate: false };
 const TIME = { unit: "", text: micros, isRate: false };
 
 /** Lines of a chart: a column of the series, and its name. */
-export const RATES = { form: RATE, lines: [["accepted", "accepted"], ["delivered", "delivered"], ["completed", "completed"], ["failed", "failed"]] };
-export const CHARTS = [
+const RATES = { form: RATE, lines: [["accepted", "accepted"], ["delivered", "delivered"], ["completed", "completed"], ["failed", "failed"]] };
+const CHARTS = [
   { title: "Messages", ...RATES },
   { title: "In the entity", form: COUNT, lines: [["active", "active"], ["locked", "locked"], ["scheduled", "scheduled"], ["deadLetters", "dead letters"]] },
   { title: "Wait until the first delivery", form: TIME, lines: [["waitP50Us", "p50"], ["waitP95Us", "p95"], ["waitP99Us", "p99"]] },
@@ -27,14 +28,17 @@ export const CHARTS = [
 ];
 
 /** Spans by their name in the address: minutes, and the text of the choice. */
-export const SPANS = { "10m": [10, "10 min"], "1h": [60, "1 h"], "6h": [360, "6 h"], "7d": [10_080, "7 d"] };
+const SPANS = { "10m": [10, "10 min"], "1h": [60, "1 h"], "6h": [360, "6 h"], "7d": [10_080, "7 d"] };
 
 const TABLE_MAX = 60;
 /** Number of known slots under which the last minutes are shown, and of these minutes. */
 const FEW = 10;
 
+/** Rates of all entities in the last hour. */
+export const NamespaceRates = () => html`<${SeriesChart} base="" lines=${RATES.lines} form=${RATES.form} label="Rates of all entities" />`;
+
 /** A chart of `lines`. Charts of the same `base` and `minutes` share a reading. */
-export function SeriesChart({ base, minutes = 60, lines, form, label }) {
+function SeriesChart({ base, minutes = 60, lines, form, label }) {
   const column = [...new Set(CHARTS.flatMap((chart) => chart.lines.map(([id]) => id)))];
   const state = useResource(`${base} series ${minutes}`, async (signal) => {
     const read = (/** @type {number} */ past) => get(`${base}series`, { column, fromUtc: new Date(now() - past * 60_000).toISOString() }, signal);
@@ -74,9 +78,9 @@ function Chart({ points, names, form, label }) {
       return undefined;
     }
     let isOver = false;
-    import("./chart.js").then(({ Chart: Lines }) => {
+    import("./vendor/uplot.js").then(({ default: uPlot }) => {
       if (!isOver) {
-        chart.current = new Lines(element, names, form.text, zone);
+        chart.current = new Lines(uPlot, element, names, form.text, zone);
         chart.current.show(latest.current);
       }
     });
@@ -110,4 +114,113 @@ function Chart({ points, names, form, label }) {
         <tbody>${points.slice(-TABLE_MAX).reverse().map((one) => html`<tr key=${one.at}><th scope="row">${clock(one.at, zone)}</th>${one.values.map((value, index) => html`<td key=${index} class="right">${shown(value)}</td>`)}</tr>`)}</tbody></table></div>
     </details>
   </div>`;
+}
+
+/** Charts of an entity. */
+export function Charts({ kind, path, query }) {
+  const given = query.get("span") ?? "1h";
+  const name = given in SPANS ? given : "1h";
+  const minutes = SPANS[name][0];
+  // A topic delivers nothing itself.
+  const charts = kind === "topic" ? CHARTS.slice(0, 2) : CHARTS;
+  return html`<${Choice} label="Time" value=${name} options=${Object.entries(SPANS).map(([id, [, text]]) => [id, text])} onChange=${(id) => setQuery({ span: id })} />
+    ${charts.map(({ title, lines, form }) => html`<section key=${`${title} ${name}`}><h2>${title}</h2>
+      <${SeriesChart} base=${`${entityPath(kind, path)}/`} minutes=${minutes} lines=${lines} form=${form} label=${`${title}: ${visible(path)}`} /></section>`)}`;
+}
+
+const HEIGHT = 180;
+const LABEL_PX = 74;
+/** A chart that has just begun is not stretched, so that no two ticks have the same time. */
+const SPAN_MIN_S = 60;
+/** Dashes distinguish the lines without colour. */
+const DASHES = [undefined, [6, 4], [2, 3], [10, 3, 2, 3]];
+/** Span after which the axis shows days. */
+const DAYS_S = 86_400;
+
+/** Lines over time in the colours of the scheme, named at their ends. */
+class Lines {
+  #plot;
+  #observer;
+  #element;
+
+  /**
+   * @param {any} uPlot the chart library
+   * @param {HTMLElement} element
+   * @param {string[]} names
+   * @param {(value: number) => string} text of a value
+   * @param {"local" | "utc"} zone
+   */
+  constructor(uPlot, element, names, text, zone) {
+    this.#element = element;
+    const style = getComputedStyle(element);
+    const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+    const font = "12px system-ui, sans-serif";
+    const axis = { stroke: color("--quiet"), font, ticks: { stroke: color("--line"), width: 1 }, grid: { stroke: color("--line"), width: 1 } };
+    const strokes = ["--accent", "--text", "--good", "--bad"].map(color);
+    const time = (/** @type {number} */ at, /** @type {number} */ span) => (span > DAYS_S ? exact(at, zone).slice(5, 16) : clock(at, zone));
+    this.#plot = new uPlot(
+      {
+        width: element.clientWidth,
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
+        padding: [12, LABEL_PX, 0, 0],
+        scales: { x: { time: true, range: (_, first, last) => [Math.min(first, last - SPAN_MIN_S), last] }, y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.1)] } },
+        axes: [
+          { ...axis, values: (_, times) => times.map((at) => time(at * 1000, times.at(-1) - times[0])), space: 90 },
+          { ...axis, values: (_, values) => values.map(text), size: 64 },
+        ],
+        series: [{}, ...names.map((label, place) => ({ label, stroke: strokes[place], width: 1.5, dash: DASHES[place], points: { show: false } }))],
+        hooks: { draw: [(plot) => nameLines(plot, names, strokes, font)] },
+      },
+      [[], ...names.map(() => [])],
+      element,
+    );
+    this.#observer = new ResizeObserver(() => this.#plot.setSize({ width: element.clientWidth, height: HEIGHT }));
+    this.#observer.observe(element);
+  }
+
+  /** @param {{ at: number, values: (number | null)[] }[]} points null is a gap */
+  show(points) {
+    const count = this.#plot.series.length - 1;
+    const lines = Array.from({ length: count }, (_, place) => points.map(({ values }) => values[place]));
+    this.#plot.setData([points.map(({ at }) => at / 1000), ...lines]);
+  }
+
+  /** Marks a point, or none. */
+  mark(/** @type {number | undefined} */ place) {
+    const time = place === undefined ? undefined : this.#plot.data[0][place];
+    this.#plot.setCursor({ left: time === undefined ? -10 : this.#plot.valToPos(time, "x"), top: 0 });
+  }
+
+  end() {
+    this.#observer.disconnect();
+    this.#plot.destroy();
+    this.#element.replaceChildren();
+  }
+}
+
+/** Writes the name of each line at its end; names that would overlap move apart. */
+function nameLines(plot, names, strokes, font) {
+  const { ctx, data } = plot;
+  const ratio = devicePixelRatio;
+  const last = data[0].length - 1;
+  if (last < 0) {
+    return;
+  }
+  const ends = names.map((name, place) => ({ name, stroke: strokes[place], y: plot.valToPos(data[place + 1].findLast((value) => value !== null) ?? 0, "y", true) }));
+  ends.sort((one, other) => one.y - other.y);
+  for (let place = 1; place < ends.length; place += 1) {
+    ends[place].y = Math.max(ends[place].y, ends[place - 1].y + 14 * ratio);
+  }
+  const below = Math.max(0, (ends.at(-1)?.y ?? 0) - plot.bbox.top - plot.bbox.height);
+  ctx.save();
+  ctx.font = font.replace("12px", `${12 * ratio}px`);
+  ctx.textBaseline = "middle";
+  ctx.textAlign = "left";
+  for (const { name, stroke, y } of ends) {
+    ctx.fillStyle = stroke;
+    ctx.fillText(name, plot.valToPos(data[0][last], "x", true) + 6 * ratio, y - below);
+  }
+  ctx.restore();
 }

@@ -5,7 +5,8 @@
 //   #/entities?path=ord&condition=hasDeadLetters  entities
 //   #/queue/orders/messages/17?state=active       a message of a queue; also with `topic` and `subscription`
 //   #/search?where=reason:timeout&entity=orders   search
-//   #/schedule, #/clients, #/settings
+//   #/jobs?job=ID                                 jobs, and the chosen one
+//   #/topology?around=orders, #/checks, #/schedule, #/clients, #/audit, #/settings
 
 import { Store } from "./preferences.js";
 import { subscriptionParts } from "./api.js";

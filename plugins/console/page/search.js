@@ -2,14 +2,15 @@
 // Search: conditions as a line and as a form, hits or groups as they come, and searches that are kept by name. The address has
 // the whole search, so a link repeats it.
 
-import { ApiError, openStream } from "./api.js";
+import { ApiError, openStream, standing } from "./api.js";
 import { exact, number, size, visible, words } from "./format.js";
+import { Acts, JobPanel, placeOf } from "./jobs.js";
 import { useKeys } from "./keys.js";
 import { Age, announce, Choice, Empty, Problem, State, Text, usePageTitle } from "./parts.js";
 import { prefer, preferences } from "./preferences.js";
-import { entityHref, href, kindOfPath, route, setQuery } from "./route.js";
+import { entityHref, href, route, setQuery } from "./route.js";
 import { events } from "./stream.js";
-import { Table } from "./table.js";
+import { Table, useMarks } from "./table.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
 const HITS_KEPT = 5000;
@@ -109,7 +110,7 @@ function fromQuery(/** @type {URLSearchParams} */ query) {
 }
 
 /** A running or ended search; `start` begins it, or goes on from a position. */
-function useSearch() {
+export function useSearch() {
   const [state, setState] = useState(/** @type {any} */ ({ status: "idle", hits: [] }));
   const abort = useRef(/** @type {AbortController | undefined} */ (undefined));
   const stop = () => abort.current?.abort();
@@ -161,14 +162,9 @@ function sumOf({ progress, earlier = { messages: 0, bytes: 0, hits: 0, undecided
   return Object.fromEntries(Object.keys(earlier).map((name) => [name, earlier[name] + (progress?.[name] ?? 0)]));
 }
 
-/** Splits the path of a hit into its entity and the tab that shows the message. */
-function placeOf(/** @type {string} */ path) {
-  const [, entity, end = ""] = /^(.*?)(\/\$.*)?$/s.exec(path) ?? ["", path];
-  return { entity, tab: /transfer/i.test(end) ? "transfer-dead-letters" : end === "" ? "messages" : "dead-letters" };
-}
 const hrefOf = ({ path, sequenceNumber }) => {
-  const { entity, tab } = placeOf(path);
-  return entityHref(kindOfPath(entity), entity, tab, {}, sequenceNumber);
+  const { entity, kind, tab } = placeOf(path);
+  return entityHref(kind, entity, tab, {}, sequenceNumber);
 };
 
 const hitColumns = [
@@ -186,6 +182,7 @@ export function Search({ query }) {
   const asked = fromQuery(query);
   const [line, setLine] = useState(asked.where);
   const { state, start, stop } = useSearch();
+  const job = query.get("job") ?? "";
   const key = JSON.stringify(asked);
   const startedKey = useRef("");
   // An address with conditions is a search; one that comes later replaces it.
@@ -223,6 +220,7 @@ export function Search({ query }) {
     </form>
     <${Kept} />
     <${Problem} error=${state.error} onRetry=${() => submit()} />
+    ${job && html`<${JobPanel} key=${job} id=${job} />`}
     <${Progress} state=${state} onContinue=${() => start({ ...asked, where: state.where ?? asked.where }, state)} />
     <${Results} state=${state} asked=${asked} />
   </div>`;
@@ -324,8 +322,22 @@ function Progress({ state, onContinue }) {
   </div>`;
 }
 
+const keyOf = (hit) => `${hit.path} ${hit.sequenceNumber}`;
+
 function Results({ state, asked }) {
-  const { status, hits, end } = state;
+  const { status, hits, end, startedAt } = state;
+  const [marked, setMarked] = useMarks(`search ${startedAt}`);
+  const [whole, setWhole] = useState(0);
+  const isWhole = whole === startedAt && startedAt !== undefined;
+  const mark = (keys = undefined) => {
+    setWhole(0);
+    setMarked(keys);
+  };
+  const canSelect = standing.use()?.role !== "viewer" && asked.groupBy === "" && hits.length > 0;
+  useKeys([
+    ...(canSelect ? [{ keys: "A", does: "Select everything that matches", act: () => setWhole(isWhole ? 0 : startedAt) }] : []),
+    ...(status !== "running" && (marked.size > 0 || isWhole) ? [{ keys: "Escape", does: "Select nothing", act: () => mark() }] : []),
+  ]);
   if (status === "idle") {
     return html`<${Empty} title="Find messages by content, properties, time or cause"><p>A text alone is found in bodies and properties. <code>reason:timeout</code>, <code>body.$.order.id=17</code>, <code>after:-2h</code> and <code>not subject=test</code> are conditions; all of them must hold. A search changes nothing.</p><//>`;
   }
@@ -335,8 +347,39 @@ function Results({ state, asked }) {
   if (asked.groupBy !== "" || (hits.length === 0 && status === "running")) {
     return null;
   }
-  return html`<${Table} noun=${["message", "messages"]} label="Messages found" columns=${hitColumns} rows=${hits} keyOf=${(hit) => `${hit.path} ${hit.sequenceNumber}`} scope=${`search ${state.startedAt}`}
-    hrefOf=${hrefOf} empty=${status === "failed" ? null : html`<${Empty} title="No message matches" />`} />`;
+  return html`${canSelect && html`<${Selection} state=${state} asked=${asked} marked=${marked} isWhole=${isWhole} onWhole=${() => setWhole(isWhole ? 0 : startedAt)} onDone=${mark} />`}
+    <${Table} noun=${["message", "messages"]} label="Messages found" columns=${hitColumns} rows=${hits} keyOf=${keyOf} scope=${`search ${startedAt}`}
+    marked=${marked} onMark=${canSelect ? mark : undefined} hrefOf=${hrefOf} empty=${status === "failed" ? null : html`<${Empty} title="No message matches" />`} />`;
+}
+
+/** What can be done with the selected hits, or with everything that matches: a job has the messages of one place. */
+function Selection({ state, asked, marked, isWhole, onWhole, onDone }) {
+  const { hits } = state;
+  const [chosen, setChosen] = useState("");
+  const button = html`<button type="button" aria-pressed=${isWhole} onClick=${onWhole}>Select everything that matches</button>`;
+  if (!isWhole && marked.size === 0) {
+    return html`<div class="tools">${button}</div>`;
+  }
+  const rows = isWhole ? hits : hits.filter((hit) => marked.has(keyOf(hit)));
+  const counts = new Map();
+  for (const { path } of rows) {
+    counts.set(path, (counts.get(path) ?? 0) + 1);
+  }
+  const paths = [...counts.keys()];
+  const path = counts.has(chosen) ? chosen : paths[0];
+  const { entity, kind, tab } = placeOf(path);
+  const numbers = isWhole ? undefined : rows.filter((hit) => hit.path === path).map(({ sequenceNumber }) => String(sequenceNumber));
+  return html`<div class="tools selection" role="group" aria-label="Selection">
+    <span>${isWhole ? "Everything that matches" : `${number(marked.size)} ${marked.size === 1 ? "message" : "messages"} selected`}</span>
+    ${
+      paths.length > 1
+        ? html`<label>In <select value=${path} onChange=${(event) => setChosen(event.currentTarget.value)}>
+          ${paths.map((one) => html`<option key=${one} value=${one} selected=${one === path}>${visible(one)}${isWhole ? "" : ` (${number(counts.get(one))})`}</option>`)}</select></label>`
+        : html`<span>in <span class="mono"><${Text} value=${path} max=${120} /></span></span>`
+    }
+    ${isWhole ? button : html`<button type="button" onClick=${() => onDone()}>Select nothing</button>`}
+    <${Acts} key=${path} kind=${kind} path=${entity} tab=${tab === "messages" ? "found" : tab} numbers=${numbers} where=${state.where ?? asked.where} onDone=${onDone} />
+  </div>`;
 }
 
 /** Groups with their count, first and last instant, and samples. */

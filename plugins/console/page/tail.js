@@ -3,14 +3,15 @@
 
 import { number, propertyText, visible } from "./format.js";
 import { useKeys } from "./keys.js";
-import { tailColumns } from "./messages.js";
-import { announce, Empty, SearchField } from "./parts.js";
+import { columnsOf } from "./messages.js";
+import { announce, Empty, saveAs, SearchField } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { entityHref, setQuery } from "./route.js";
 import { addTap, isPaused } from "./stream.js";
 import { Table } from "./table.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
+const TAIL_COLUMNS = columnsOf(["number", "time", "subject", "id", "correlation", "session", "size", "body"]);
 const ROWS_MAX = 500;
 const RUN_MS = 15 * 60_000;
 const NOTHING = { rows: /** @type {any[]} */ ([]), waiting: /** @type {any[]} */ ([]), shown: 0, omitted: 0, gaps: 0 };
@@ -25,11 +26,7 @@ function has(/** @type {any} */ head, /** @type {string} */ text) {
 /** Saves rows as lines of JSON. */
 function save(/** @type {any[]} */ rows, /** @type {string} */ path) {
   const text = rows.map((row) => JSON.stringify(row, (_, value) => (typeof value === "bigint" ? String(value) : value))).join("\n");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text, "\n"], { type: "application/x-ndjson" }));
-  link.download = `${path.replace(/[^\w.-]+/g, "-")}.ndjson`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  saveAs(new Blob([text, "\n"], { type: "application/x-ndjson" }), `${path.replace(/[^\w.-]+/g, "-")}.ndjson`);
 }
 
 export function Tail({ kind, path, query }) {
@@ -115,7 +112,7 @@ export function Tail({ kind, path, query }) {
       <span class="gap"></span>
       <button type="button" disabled=${rows.length === 0} onClick=${() => save(rows, path)}>Save as NDJSON</button>
     </div>
-    <${Table} noun=${["message", "messages"]} label=${`Tail of ${visible(path)}`} columns=${tailColumns} rows=${rows} scope=${`tail ${path}`}
+    <${Table} noun=${["message", "messages"]} label=${`Tail of ${visible(path)}`} columns=${TAIL_COLUMNS} rows=${rows} scope=${`tail ${path}`}
       keyOf=${(head) => String(head.sequenceNumber)} hrefOf=${kind === "topic" ? undefined : (head) => entityHref(kind, path, "messages", {}, head.sequenceNumber)}
       empty=${empty} />`;
 }

@@ -45,9 +45,8 @@ macro_rules! embedded {
 pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "actions.js",
     "api.js",
+    "audit.js",
     "body.js",
-    "chart.js",
-    "compare.js",
     "credential.js",
     "decode.js",
     "entities.js",
@@ -57,7 +56,7 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "frame.js",
     "holders.js",
     "icon.svg",
-    "json.js",
+    "jobs.js",
     "keys.js",
     "main.js",
     "message.js",
@@ -76,8 +75,9 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "style.css",
     "table.js",
     "tail.js",
-    "tree.js",
+    "topology.js",
     "view.js",
+    "workbench.js",
     "vendor/hooks.js",
     "vendor/htm.js",
     "vendor/preact.js",
@@ -163,8 +163,19 @@ mod tests {
     use super::*;
 
     /// Modules that are loaded when they are first shown.
-    const LATE: [&str; 7] =
-        ["actions.js", "chart.js", "compare.js", "holders.js", "rules.js", "search.js", "tail.js"];
+    const LATE: [&str; 11] = [
+        "actions.js",
+        "audit.js",
+        "holders.js",
+        "jobs.js",
+        "rates.js",
+        "rules.js",
+        "schedule.js",
+        "search.js",
+        "tail.js",
+        "topology.js",
+        "workbench.js",
+    ];
 
     fn page() -> &'static Path {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/page"))

@@ -1038,7 +1038,7 @@ export interface Checks {
     readonly sinceUtc: string;
     /** Values that led to it. */
     readonly detail: string;
-    /** What to do. */
+    /** Remedy. */
     readonly remedy: string;
     /** Other entities that belong to it. */
     readonly others?: string[];
@@ -1188,7 +1188,7 @@ export class Inspection {
   ): Promise<EntityPage>;
   /** Reads entities and their destinations; with `around`, those within `hops` (0 to 16, by default 1). */
   topology(options?: { around?: string; hops?: number; top?: number }): Promise<Topology>;
-  /** Reads what the last check found. `path` is a part of the path. */
+  /** Reads the findings of the last check. `path` is a part of the path. */
   checks(options?: { path?: string; kind?: CheckKind; muted?: boolean }): Promise<Checks>;
   /** Lists clients with their links to entities that you may read. `name` is a part of the name. */
   clients(options?: PageOptions & { transport?: string; path?: string; name?: string }): Promise<ClientPage>;

@@ -45,7 +45,7 @@ pub(super) async fn topology(exchange: &Exchange) -> Answer {
     ask(exchange, "", &QuestionForm::Topology(form)).await
 }
 
-/// Read what the last check found, the most urgent first.
+/// Read the findings of the last check, the most urgent first.
 ///
 /// The broker checks all entities each minute. The answer has only findings about entities that
 /// you may read, and findings about the broker if you may read the whole namespace.

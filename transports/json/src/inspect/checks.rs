@@ -84,7 +84,7 @@ struct CheckFindingView {
     since_utc: Instant,
     /// Values that led to it.
     detail: String,
-    /// What to do.
+    /// Remedy.
     remedy: String,
     /// Names of other entities that belong to it, at most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
