@@ -15,6 +15,7 @@ mod arguments;
 mod connect;
 mod contexts;
 mod creation;
+mod deed;
 mod deletion;
 mod identity;
 mod listing;

@@ -14,12 +14,13 @@ use std::sync::Arc;
 use peeklock_model::inspect::HeadStates;
 use peeklock_words::search::Where;
 
-use crate::command::{ActResult, ActedMessage, Deed, Settlement};
+use crate::command::{ActResult, ActedMessage, Deed, EDIT_BYTES_MAX, Settlement};
 use crate::condition::Condition;
 use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::ids::{JobId, SequenceNumber};
 use crate::limits::Limits;
+use crate::message::PropertyLimits;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -294,20 +295,35 @@ impl JobDraft {
         if let Deed::DeadLetter { reason, description } = &self.deed {
             Settlement::dead_letter(reason.as_deref(), description.as_deref(), &[], limits)?;
         }
+        if let Some(edit) = self.deed.edit() {
+            let (bytes, bytes_max) = (edit.changes.size_bytes(), EDIT_BYTES_MAX);
+            if bytes > bytes_max {
+                let (bytes, bytes_max) = (u64::from(bytes), u64::from(bytes_max));
+                return Err(Rejection::message_size_exceeded("map of changes", bytes, bytes_max));
+            }
+            edit.changes.check(&PropertyLimits::of(limits))?;
+        }
         let is_main = sub_queue == SubQueue::Main;
         let problem = match (&self.deed, kind) {
             (Deed::DeadLetter { .. }, _) if !is_main => {
                 "a dead letter cannot be dead-lettered again"
             }
-            (Deed::DeadLetter { .. } | Deed::Undefer, EntityKind::Topic) if is_main => {
-                "a topic holds only scheduled messages"
-            }
+            (
+                Deed::DeadLetter { .. } | Deed::Undefer | Deed::Resubmit { .. } | Deed::Move { .. },
+                EntityKind::Topic,
+            ) if is_main => "a topic holds only scheduled messages",
             (Deed::Reschedule(_), kind) if !is_main || kind == EntityKind::Subscription => {
                 "it holds no scheduled messages"
             }
-            (Deed::Delete | Deed::DeadLetter { .. } | Deed::Undefer | Deed::Reschedule(_), _) => {
-                return Ok(());
-            }
+            (
+                Deed::Delete
+                | Deed::DeadLetter { .. }
+                | Deed::Undefer
+                | Deed::Reschedule(_)
+                | Deed::Resubmit { .. }
+                | Deed::Move { .. },
+                _,
+            ) => return Ok(()),
         };
         Err(Rejection::invalid_operation(problem))
     }

@@ -58,7 +58,11 @@ const CASES_OF_ACTS: &[&str] = &[
     "CON-12 reschedule",
     "CON-12 undefer",
     "CON-15 conflict",
+    "CON-15 leaving",
     "CON-15 repeated",
+    "CON-15 sent",
+    "CON-17",
+    "CON-17 full",
 ];
 
 /// LIF-01: every answer, delivery, count, instant and size of the machine agrees with the oracle,

@@ -9,7 +9,7 @@ use peeklock::websocket::client::acted_to_json;
 
 use super::arguments::{When, new_instant, sequence_number, span_of, when};
 use super::connect::{Common, Output, Patience};
-use super::job::problem;
+use super::deed::problem;
 use super::message::counted;
 use super::terminal::{line, note};
 use super::{Failure, exit};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::BinaryBytes;
-use peeklock::command::{ActResult, ActedMessage, Deed, NewInstant};
+use peeklock::command::{ActedMessage, Deed, NewInstant};
 use peeklock::ids::{JobId, SequenceNumber};
 use peeklock::inspect::{
     Found, HeadState, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,
@@ -18,6 +18,7 @@ use peeklock_json::{JobStateName, JobView, JsonName as _};
 
 use super::arguments::{When, new_instant, sequence_number, span_of, when};
 use super::connect::{CommandConnection, Common, Output, Patience};
+use super::deed::{EditFlags, deed_text, problem};
 use super::inspect::{Rows, State, ask, print_table};
 use super::listing::objects;
 use super::message::{CELL_CHARS_MAX, counted, instant};
@@ -25,7 +26,9 @@ use super::search::where_help;
 use super::terminal::{Bar, Cell, Table, cut, note, object, sheet};
 use super::{Failure, exit};
 
-/// Time between two looks at a job.
+/// Time until the second look at a job; it doubles up to [`LOOK_EVERY`].
+const LOOK_FIRST: Duration = Duration::from_millis(15);
+/// Maximum time between two looks at a job.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 pub const HELP: &str = concat!(
@@ -53,6 +56,8 @@ Examples:
   peeklock job create orders dead-letter --where 'body.$.order.id=17' --reason NotAnOrder
   peeklock job create orders reschedule --where '' --state scheduled --later 1h
   peeklock job create orders undefer --number 1001 --number 1002
+  peeklock job create orders -d resubmit --where 'reason:timeout' --set retried:bool=true
+  peeklock job create orders move --where 'subject=return' --to returns
   peeklock job create orders delete --where '' --start       without a look at the preview
 
 ",
@@ -158,6 +163,12 @@ pub struct CreateFlags {
         conflicts_with_all = ["at", "later"]
     )]
     earlier: Option<TimeSpan>,
+    /// Queue, topic or subscription for move and resubmit [default for resubmit: the entity in
+    /// which each message was dead-lettered]
+    #[arg(long, value_name = "ENTITY")]
+    to: Option<String>,
+    #[command(flatten)]
+    edit: EditFlags,
     /// Start the job when its preview is ready, and wait for its end
     #[arg(long)]
     start: bool,
@@ -175,6 +186,10 @@ enum DeedName {
     Undefer,
     /// Give scheduled messages another time
     Reschedule,
+    /// Send dead letters to where they were dead-lettered, or to another entity
+    Resubmit,
+    /// Move active messages to another queue, topic or subscription
+    Move,
 }
 
 #[derive(Args)]
@@ -280,7 +295,21 @@ impl CreateFlags {
                 "--at, --later and --earlier are for reschedule".to_owned(),
             ));
         }
+        let sends = matches!(self.deed, DeedName::Resubmit | DeedName::Move);
+        if !sends && (self.to.is_some() || self.edit.is_given()) {
+            return Err(Failure::usage(
+                "--to, --set, --remove, --ttl and --new-id are for resubmit and move".to_owned(),
+            ));
+        }
+        let (to, edit) = (self.to.as_deref().map(Into::into), self.edit.edit()?);
         Ok(match self.deed {
+            DeedName::Resubmit => Deed::Resubmit { to, edit },
+            DeedName::Move => {
+                let to = to.ok_or_else(|| {
+                    Failure::usage("move needs the destination; give it with --to".to_owned())
+                })?;
+                Deed::Move { to, edit }
+            }
             DeedName::Delete => Deed::Delete,
             DeedName::DeadLetter => {
                 let text = |text: &Option<String>| text.as_deref().map(Into::into);
@@ -355,13 +384,13 @@ async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), 
 }
 
 /// The end of a watch.
-enum Watched {
+pub enum Watched {
     Reached(JobFacts),
     Interrupted(JobFacts),
 }
 
-/// Looks at a job while a condition holds, with a progress bar.
-async fn watch(
+/// Looks at a job while a condition holds, with a progress bar. Prints why it waits.
+pub async fn watch(
     session: &CommandConnection,
     mut job: JobFacts,
     label: &'static str,
@@ -369,18 +398,26 @@ async fn watch(
     goes_on: impl Fn(&JobFacts) -> bool,
 ) -> Result<Watched, Failure> {
     let bar = Bar::new(label, total);
-    let mut seen = 0;
+    let (mut seen, mut every) = (0, LOOK_FIRST);
+    let mut problem = None;
     loop {
         bar.advance(job.progress.tried.saturating_sub(seen));
         seen = job.progress.tried.max(seen);
         if !goes_on(&job) {
             return Ok(Watched::Reached(job));
         }
+        if job.problem != problem {
+            problem.clone_from(&job.problem);
+            if let Some(problem) = &problem {
+                note(&format!("the job waits: {problem}"));
+            }
+        }
         tokio::select! {
             biased;
             () = session.interrupt.hit() => return Ok(Watched::Interrupted(job)),
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(every) => {}
         }
+        every = (every * 2).min(LOOK_EVERY);
         job = session.client.admin().job(job.id).await?;
     }
 }
@@ -469,19 +506,6 @@ fn state_text(job: &JobFacts) -> String {
     }
 }
 
-fn deed_text(deed: &Deed) -> String {
-    match deed {
-        Deed::Delete => "delete".to_owned(),
-        Deed::DeadLetter { reason: Some(reason), .. } => format!("dead-letter, reason {reason}"),
-        Deed::DeadLetter { reason: None, .. } => "dead-letter".to_owned(),
-        Deed::Undefer => "undefer".to_owned(),
-        Deed::Reschedule(NewInstant::At(at)) => format!("reschedule to {}", instant(*at)),
-        Deed::Reschedule(NewInstant::Later(by)) => format!("reschedule {by} later"),
-        Deed::Reschedule(NewInstant::Earlier(by)) => format!("reschedule {by} earlier"),
-        Deed::Reschedule(NewInstant::Now) => "reschedule to now".to_owned(),
-    }
-}
-
 async fn list(flags: &ListFlags, session: &CommandConnection) -> Result<(), Failure> {
     let output = flags.common.output;
     let count = flags.rows.count(output);
@@ -554,19 +578,4 @@ async fn failures(flags: &JobFlags, session: &CommandConnection) -> Result<(), F
         note(&format!("{} in all, of which the job keeps these", counted(page.total, "message")));
     }
     Ok(())
-}
-
-/// Why a message stays.
-pub const fn problem(result: ActResult) -> &'static str {
-    match result {
-        ActResult::Done => "done",
-        ActResult::NotFound => "no such message here",
-        ActResult::Locked => {
-            "a receiver holds it; --break-locks breaks the lock, except in a session"
-        }
-        ActResult::WrongState => "its state does not permit this",
-        ActResult::Busy => "it is changing or leaving; try again",
-        ActResult::Expired => "it is expired, and would be removed at once",
-        ActResult::TooLarge => "its header has no room for reason and description",
-    }
 }

@@ -106,6 +106,52 @@ fn a_job_acts_once_on_each_message_over_kills() {
     assert_eq!(server.stop("-TERM").0, 0);
 }
 
+/// CON-15, CON-17, CON-80: over kills each message is in exactly one of two queues, and in the end
+/// in the destination, once.
+#[test]
+fn a_job_sends_each_message_once_over_kills() {
+    let test = "jobs-sending-killed";
+    let mut server = Server::start(peeklock(test, "", SERVE));
+    for queue in ["from", "to"] {
+        let size = json!({ "maxSizeInMegabytes": 1024 });
+        assert_eq!(ask(&server, "PUT", &format!("/queues/{queue}"), &size).0, 201);
+    }
+    for _ in 0..MESSAGES / 100 {
+        let batch = json!({ "messages": vec![json!({ "body": "x" }); 100] });
+        assert_eq!(ask(&server, "POST", "/queues/from/messages/batch", &batch).0, 201);
+    }
+    let draft = json!({ "where": "", "deed": { "move": { "to": "to" } }, "rate": 1_000 });
+    let (status, made) = ask(&server, "POST", "/queues/from/jobs", &draft);
+    assert_eq!(status, 201, "{made}");
+    let id = made["job"].as_str().unwrap().to_owned();
+    let ready = wait(&server, &id, |job| job["state"] == "ready");
+    let start = json!({ "digest": ready["preview"]["digest"] });
+    assert_eq!(ask(&server, "POST", &format!("/jobs/{id}/start"), &start).0, 200);
+    let count = |server: &Server, queue: &str| {
+        let (_, found) = ask(server, "GET", &format!("/queues/{queue}"), &Value::Null);
+        found["totalMessageCount"].as_u64().unwrap()
+    };
+    let mut kills = 0;
+    for step in 1..=(MESSAGES / 250) as u64 {
+        let job = wait(&server, &id, |job| job["tried"].as_u64() >= Some((step - 1) * 250));
+        if is_done(&job) {
+            break;
+        }
+        // Each kill comes at another moment of a step.
+        for _ in 0..step * 5 {
+            self::job(&server, &id);
+        }
+        drop(server);
+        kills += 1;
+        server = restarted(test);
+    }
+    assert!(kills >= 8, "{kills} kills");
+    let done = wait(&server, &id, is_done);
+    assert_eq!((done["done"].as_u64(), done["failed"].as_u64()), (Some(MESSAGES as u64), Some(0)));
+    assert_eq!((count(&server, "from"), count(&server, "to")), (0, MESSAGES as u64));
+    assert_eq!(server.stop("-TERM").0, 0);
+}
+
 /// CON-12, CON-14, CON-19, CON-41: requests over HTTP have their answers and errors.
 #[test]
 fn jobs_are_made_and_listed_over_http() {
@@ -149,6 +195,21 @@ fn jobs_are_made_and_listed_over_http() {
         let (status, answer) = ask(&server, "POST", path, &body);
         assert_eq!(status, expected, "{path} {body}: {answer}");
     }
+    // CON-16: messages are sent by jobs only, with changes that are checked.
+    let sends = json!({ "move": { "to": "q", "edit": { "set": { "n": "x" }, "subject": null } } });
+    let twice = json!({ "move": { "to": "q", "edit": { "set": { "n": 1 }, "remove": ["n"] } } });
+    for (path, body, expected) in [
+        ("/queues/kept/jobs", json!({ "where": "", "deed": sends }), 201),
+        ("/queues/kept/jobs", json!({ "where": "", "deed": twice }), 400),
+        ("/queues/q/jobs", json!({ "where": "", "deed": sends }), 400),
+        ("/queues/kept/messages/act", json!({ "sequenceNumbers": [1], "deed": sends }), 400),
+        ("/queues/kept/jobs", json!({ "where": "", "deed": { "move": { "to": "absent" } } }), 404),
+    ] {
+        let (status, answer) = ask(&server, "POST", path, &body);
+        assert_eq!(status, expected, "{path} {body}: {answer}");
+    }
+    let (_, list) = ask(&server, "GET", "/jobs?top=1", &none);
+    assert_eq!(list["jobs"][0]["deed"], sends);
     let unknown = format!("/jobs/{}", "0".repeat(32));
     assert_eq!(ask(&server, "GET", &unknown, &none).0, 404);
     assert_eq!(ask(&server, "POST", &format!("{unknown}/cancel"), &none).0, 404);

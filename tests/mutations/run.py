@@ -471,7 +471,7 @@ ACTING = [
     ("a deed leaves locked messages alone", "CON-12", "machine/src/queue/act.rs",
      "if !act.breaks_locks || is_in_session {", "if is_in_session {"),
     ("an expired message is not undeferred", "CON-12", "machine/src/queue/act.rs",
-     "if act.deed == Deed::Undefer && self.is_expired(&slot, ctx.now) {", "if false {"),
+     "if (act.deed == Deed::Undefer || act.deed.sends()) && self.is_expired(&slot, ctx.now) {", "if false {"),
     ("the receipt of a step is stored", "CON-15", "machine/src/queue/records.rs",
      "codec::write_receipt(receipt, value);", "codec::write_receipt(&crate::command::Receipt { messages: Vec::new(), ..(**receipt).clone() }, value);"),
 ]
@@ -486,11 +486,34 @@ OUTAGES = [
     ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/rebuild.rs",
      "entity.failures.extend((!by_outage).then_some(now));", "let _ = by_outage;\n        entity.failures.push_back(now);"),
     ("contents of another shard are stored again", "CLU-13", "src/transfer/contents.rs",
-     "if !shares_contents {", "if false {"),
+     "let content = (!shares_contents).then(|| content.as_bytes().clone());", "let content: Option<bytes::Bytes> = None;"),
     ("a deletion is repeated after an outage", "CLU-21", "src/actor/namespace/write.rs",
      "(State::Deleting, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Deleting, Err(error)) if error.is_unavailable() && false => {"),
     ("a creation is undone after an outage", "CLU-28", "src/actor/namespace/write.rs",
      "(State::Undoing, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Undoing, Err(error)) if error.is_unavailable() && false => {"),
+]
+
+SENDING = [
+    ("messages of a job leave after its step is durable", "CON-15", "machine/src/queue/transfer/job.rs",
+     "            self.transfers.block_until(&Exit::Job(job), stage);\n", "            let _ = stage;\n"),
+    ("a restart continues a step that sends", "CON-15", "machine/src/queue/mod.rs",
+     "        self.send_messages_of_receipts();\n", ""),
+    ("a message that left before a restart is done", "CON-15", "machine/src/queue/transfer/job.rs",
+     "None => self.receipts.note_left(job, sequence),", "None => {}"),
+    ("a forgotten job keeps its messages", "CON-19", "machine/src/queue/enact.rs",
+     "                self.keep_messages_of(*job);\n", ""),
+    ("a next step waits for messages that are leaving", "CON-15", "machine/src/act.rs",
+     "            receipts.refuse_while_leaving(of_job)?;\n", ""),
+    ("a full destination ends a step", "CON-17", "machine/src/queue/transfer/job.rs",
+     "if is_full || receipt.is_none() {", "if receipt.is_none() {"),
+    ("a list of a job continues after a refusal", "CON-17", "machine/src/take_over.rs",
+     "if !has_refused || arrival.resent.is_some() => {", "if !has_refused => {"),
+    ("a refusal of the destination is stored", "CON-15", "machine/src/queue/transfer/job.rs",
+     "            self.change(Change::Receipted(receipt), Durability::Sync, ctx, step);\n", "            self.enact(&Change::Receipted(receipt), ctx.stage);\n            let _ = Durability::Sync;\n"),
+    ("a number of a message that left is not given again", "MSG-13", "machine/src/queue/act.rs",
+     "            self.change(Change::Numbered { last }, Durability::Sync, ctx, step);\n", "            let _ = last;\n"),
+    ("a duplicate that a job sends stays", "CON-17", "machine/src/queue/transfer/arrive.rs",
+     "return Ok(TakeDecision::LeaveDuplicate);", "return Ok(TakeDecision::Take(()));"),
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
@@ -510,6 +533,7 @@ GROUPS = {
     "errors": (ERRORS, ["machine", "model", "unit"]),
     "acting": (ACTING, ["machine", "model", "unit"]),
     "outages": (OUTAGES, ["unreadable", "opening", "transfers"]),
+    "sending": (SENDING, ["machine", "recovery", "model"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

@@ -12,8 +12,8 @@ use siphasher::sip::SipHasher24;
 
 use crate::change::{Change, Durability};
 use crate::command::{
-    ACT_COUNT_MAX, Act, ActedMessage, Deed, JobStep, NewInstant, Outcome, RECEIPT_AGE_MAX,
-    RECEIPT_COUNT_MAX, Receipt,
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, JobStep, NewInstant, Outcome,
+    RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Receipt, Route,
 };
 use crate::effect::Answer;
 use crate::error::Rejection;
@@ -39,9 +39,23 @@ impl Receipts {
     }
 
     /// Iterates over the receipts, by job.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Receipt> {
         self.0.values()
+    }
+
+    /// The receipt of a job.
+    pub(crate) fn get(&self, job: JobId) -> Option<&Receipt> {
+        self.0.get(&job)
+    }
+
+    /// Sets the result of a message that was leaving and is at its destination now. The store need
+    /// not know: there the message no longer exists.
+    pub(crate) fn note_left(&mut self, job: JobId, sequence: SequenceNumber) {
+        let messages = self.0.get_mut(&job).map(|receipt| &mut receipt.messages);
+        let message = messages.into_iter().flatten().find(|one| one.sequence == sequence);
+        if let Some(message) = message.filter(|one| one.result == ActResult::Leaving) {
+            message.result = ActResult::Done;
+        }
     }
 
     /// Keeps the receipt of a step; it replaces the receipt of the job's previous step.
@@ -87,6 +101,20 @@ impl Receipts {
         Ok(Some(receipt))
     }
 
+    /// Refuses a next step while messages of the last one are leaving: only its receipt has their
+    /// way.
+    fn refuse_while_leaving(&self, step: JobStep) -> Result<(), Rejection> {
+        let JobStep { job, number } = step;
+        match self.0.get(&job).filter(|receipt| is_leaving(receipt)) {
+            Some(receipt) => Err(Rejection::server_busy(format!(
+                "messages of step {} of job {job} are leaving; repeat that step until it has all \
+                 results, then send step {number}",
+                receipt.step.number
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the job to forget before a receipt of `job` is kept: the job whose last step is
     /// oldest, if the number of receipts is at its limit.
     fn job_to_forget(&self, job: JobId, now: Timestamp) -> Result<Option<JobId>, Rejection> {
@@ -113,6 +141,9 @@ pub(crate) trait ActOnMessages: Intake {
     /// Records a use of the entity.
     fn note_use(&mut self, now: Timestamp);
 
+    /// Returns the way of the messages of a deed that sends them.
+    fn route(&self, sub_queue: SubQueue, deed: &Deed) -> Option<Route>;
+
     /// Carries a deed out on each message that permits it.
     ///
     /// # Errors
@@ -135,11 +166,17 @@ pub(crate) trait ActOnMessages: Intake {
     ) -> Result<Answer, Rejection> {
         check_sequences(&act.sequences)?;
         let mut replaced = None;
+        if act.deed.sends() && act.step.is_none() {
+            return Err(Rejection::argument(
+                "only a step of a job sends messages, because its receipt has their way",
+            ));
+        }
         if let Some(of_job) = act.step {
             let receipts = self.receipts();
             if let Some(receipt) = receipts.of_repeated(of_job, sub_queue, act)? {
                 return Ok(Answer::after_commit(Outcome::Acted(receipt.messages.clone())));
             }
+            receipts.refuse_while_leaving(of_job)?;
             replaced = receipts.job_to_forget(of_job.job, ctx.now)?;
             // The receipts that this one replaces make room for it.
             let ended = [Some(of_job.job), replaced].into_iter().flatten();
@@ -157,6 +194,7 @@ pub(crate) trait ActOnMessages: Intake {
                 at: ctx.now,
                 sub_queue,
                 deed_hash: deed_hash(act),
+                route: self.route(sub_queue, &act.deed),
                 messages: messages.clone(),
             };
             let kept = Change::Receipted(Box::new(receipt));
@@ -190,6 +228,16 @@ fn deed_hash(act: &Act) -> u64 {
         Deed::Reschedule(NewInstant::Later(shift)) => add(4, i128::from(shift.ticks())),
         Deed::Reschedule(NewInstant::Earlier(shift)) => add(5, i128::from(shift.ticks())),
         Deed::Reschedule(NewInstant::Now) => add(6, 0),
+        Deed::Resubmit { .. } | Deed::Move { .. } => {
+            let tag = if matches!(act.deed, Deed::Move { .. }) { 9 } else { 10 };
+            let to = act.deed.destination();
+            add(tag, to.map_or(-1, |to| to.len() as i128));
+            hasher.write(to.unwrap_or_default().as_bytes());
+            if let Some(edit) = act.deed.edit() {
+                hasher.write(&[11, u8::from(edit.new_id)]);
+                hasher.write(edit.changes.as_bytes());
+            }
+        }
         Deed::DeadLetter { reason, description } => {
             for (tag, text) in [(7, reason), (8, description)] {
                 let length = text.as_ref().map_or(-1, |text| text.len() as i128);
@@ -200,6 +248,11 @@ fn deed_hash(act: &Act) -> u64 {
         }
     }
     hasher.finish()
+}
+
+/// Whether a message of the step is leaving.
+pub(crate) fn is_leaving(receipt: &Receipt) -> bool {
+    receipt.messages.iter().any(|message| message.result == ActResult::Leaving)
 }
 
 fn check_sequences(sequences: &[SequenceNumber]) -> Result<(), Rejection> {

@@ -236,6 +236,22 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
     Ok(total)
 }
 
+/// Refuses a message that a job sends, as if a client had sent it with its properties (CON-16).
+/// Otherwise it would be dead-lettered at its destination (DLQ-20).
+pub(crate) fn check_resent(
+    message: &InboundMessage,
+    size_max: u64,
+    ctx: &Ctx<'_>,
+) -> Result<(), Rejection> {
+    check_messages(std::slice::from_ref(message), size_max)?;
+    let header_size = u64::from(message.envelope.header_size);
+    if header_size > ctx.limits.header_bytes_max {
+        let bytes_max = ctx.limits.header_bytes_max;
+        return Err(Rejection::message_size_exceeded("header", header_size, bytes_max));
+    }
+    Ok(())
+}
+
 /// Refuses scheduled messages if the broker has reached its limit of scheduled, deferred and
 /// Delayed messages, which `delayed` counts together.
 pub(crate) fn refuse_too_many_delayed(

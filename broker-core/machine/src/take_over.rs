@@ -13,6 +13,8 @@ pub(crate) enum TakeDecision<P> {
     /// The message exceeds the step together with the messages before it. The source offers it
     /// again, with all messages after it.
     Postpone,
+    /// The message is a duplicate that a job sends; it stays at its source.
+    LeaveDuplicate,
 }
 
 /// Takes over messages of another entity: `admit` judges a message, `take` stores an admitted one.
@@ -24,6 +26,9 @@ pub(crate) enum TakeDecision<P> {
 /// Later messages are still judged. Each refused one is reported as such, and the first admissible
 /// one ends the list. If the quota is exceeded and `when_full` is [`WhenFull::Stop`], the list ends
 /// at once. Messages after the end are [`Admission::NotTried`].
+///
+/// A job does not depend on this order: it sends each message at most once after a refusal, so its
+/// list continues.
 pub(crate) fn arrivals<D, P>(
     destination: &mut D,
     messages: Vec<Arrival>,
@@ -38,7 +43,8 @@ pub(crate) fn arrivals<D, P>(
             Admission::NotTried
         } else {
             match admit(destination, &arrival) {
-                Ok(TakeDecision::Take(plan)) if !has_refused => {
+                Ok(TakeDecision::LeaveDuplicate) => Admission::Duplicate,
+                Ok(TakeDecision::Take(plan)) if !has_refused || arrival.resent.is_some() => {
                     take(destination, arrival, plan);
                     Admission::Accepted
                 }
@@ -70,7 +76,7 @@ pub(crate) fn arrivals_of_peer(
     for arrival in messages {
         let result = match take(arrival) {
             Ok(TakeDecision::Take(())) => Ok(()),
-            Ok(TakeDecision::Postpone) => break,
+            Ok(TakeDecision::Postpone | TakeDecision::LeaveDuplicate) => break,
             Err(rejection) => Err(rejection),
         };
         let ends = result.is_err();
@@ -97,12 +103,17 @@ mod tests {
     use crate::command::InboundMessage;
     use crate::ids::{EntityId, SequenceNumber};
     use crate::message::{Message, PropertyLimits};
-    use crate::transfer::Origin;
+    use crate::transfer::{Origin, Resent};
 
     /// Runs a list in which `x` is refused, `f` finds no room, `l` exceeds the step, and all others
     /// are taken. Returns the messages taken, and the answers (`+` accepted, `-` refused, `.` not
     /// tried).
     fn judged(list: &str, when_full: WhenFull) -> (String, String) {
+        judged_as(list, when_full, None)
+    }
+
+    /// The same for messages that a job sends; `d` is a duplicate.
+    fn judged_as(list: &str, when_full: WhenFull, resent: Option<Resent>) -> (String, String) {
         let content = Message::new("").with_message_id("m").encode();
         let envelope = content.envelope(&PropertyLimits::default(), &[0; 16]);
         let key = crate::change::codec::slot_key(EntityId(1), SequenceNumber(1));
@@ -115,6 +126,7 @@ mod tests {
             copies_spent: 0,
             dead_letter_source: None,
             origin: Origin { shard: 0, key, overlays: Box::default(), contents: None },
+            resent,
         });
         let mut taken = String::new();
         let admissions = arrivals(
@@ -125,6 +137,7 @@ mod tests {
                 b'x' => Err(Rejection::argument("no")),
                 b'f' => Err(Rejection::quota_exceeded("full")),
                 b'l' => Ok(TakeDecision::Postpone),
+                b'd' => Ok(TakeDecision::LeaveDuplicate),
                 _ => Ok(TakeDecision::Take(())),
             },
             |taken, arrival, ()| taken.push(char::from(arrival.hops)),
@@ -133,6 +146,7 @@ mod tests {
             Admission::Accepted => '+',
             Admission::NotAdmitted(_) => '-',
             Admission::NotTried => '.',
+            Admission::Duplicate => '=',
         });
         (taken, said.collect())
     }
@@ -151,6 +165,19 @@ mod tests {
         ] {
             let expected = (taken.to_owned(), said.to_owned());
             assert_eq!(judged(list, WhenFull::Refuse), expected, "{list}");
+        }
+    }
+
+    /// CON-17: a list of a job continues after a refusal and a duplicate, and ends when the
+    /// destination is full.
+    #[test]
+    fn list_of_a_job_continues_after_a_refusal() {
+        let resent = Some(Resent { from: EntityId(9), only: None });
+        for (list, taken, said) in
+            [("axbdc", "abc", "+-+=+"), ("afb", "a", "+-."), ("alb", "a", "+..")]
+        {
+            let expected = (taken.to_owned(), said.to_owned());
+            assert_eq!(judged_as(list, WhenFull::Stop, resent), expected, "{list}");
         }
     }
 

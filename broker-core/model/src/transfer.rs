@@ -21,9 +21,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::command::{InboundMessage, MessageFacts};
+use crate::command::{InboundMessage, MessageFacts, Route};
 use crate::error::Rejection;
-use crate::ids::SequenceNumber;
+use crate::ids::{EntityId, SequenceNumber};
 use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::store::{Batch, Key};
@@ -42,27 +42,32 @@ pub struct Origin {
     pub key: Key,
     /// Its overlays, in their order.
     pub overlays: Box<[Key]>,
-    /// The contents of these records, if the store does not share contents between shards. Then the
-    /// destination stores them again.
+    /// Contents that the destination stores again instead of referring to these records.
     pub contents: Option<Box<OriginContents>>,
 }
 
-/// Contents of a transferred message.
+/// Contents that the destination of a transfer stores again.
 #[derive(Clone, Debug)]
 pub struct OriginContents {
-    /// The message.
-    pub content: Bytes,
-    /// Its overlays, in their order.
+    /// The message, if the store does not share contents between shards.
+    pub content: Option<Bytes>,
+    /// The overlays that it has at its destination, in their order.
     pub overlays: Vec<Bytes>,
 }
 
 impl Origin {
     /// Writes a record with the content of the message.
     pub fn put_content(&self, key: &Key, batch: &mut Batch, write: impl FnOnce(&mut Vec<u8>)) {
-        match &self.contents {
-            Some(contents) => batch.put_with_content(key, contents.content.clone(), write),
+        match self.stored_content() {
+            Some(content) => batch.put_with_content(key, content.clone(), write),
             None => batch.put_content_of(key, &self.key, write),
         }
+    }
+
+    /// The content of the message, if the destination stores it again.
+    #[must_use]
+    pub fn stored_content(&self) -> Option<&Bytes> {
+        self.contents.as_ref()?.content.as_ref()
     }
 
     /// Writes a record for each overlay of the message. `key_of` returns its key.
@@ -110,6 +115,26 @@ pub struct Arrival {
     pub dead_letter_source: Option<Arc<str>>,
     /// The records to delete at the source.
     pub origin: Origin,
+    /// Facts of a message that a job sends.
+    pub resent: Option<Resent>,
+}
+
+impl Arrival {
+    /// Whether a job sends the message to one subscription, without its rules.
+    #[must_use]
+    pub const fn is_for_one(&self) -> bool {
+        matches!(self.resent, Some(Resent { only: Some(_), .. }))
+    }
+}
+
+/// Facts of a message that a job of an operator sends (CON-16, CON-17). It arrives as a new
+/// message, except that its destination refuses a duplicate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resent {
+    /// The entity that it leaves. It needs no additional room there.
+    pub from: EntityId,
+    /// The only subscription that gets it, if the destination is a topic.
+    pub only: Option<EntityId>,
 }
 
 /// Reaction of a destination that is full.
@@ -131,6 +156,8 @@ pub enum Admission {
     Accepted,
     /// The destination does not admit it.
     NotAdmitted(Rejection),
+    /// It is a duplicate that a job sends, so it stays at its source (CON-17).
+    Duplicate,
     /// An earlier message was not admitted, so this one was not examined.
     NotTried,
 }
@@ -147,6 +174,8 @@ pub enum Departure {
     Delivered,
     /// The destination, an entity of this broker, does not admit it.
     NotAdmitted(Rejection),
+    /// It is a duplicate that a job sends.
+    Duplicate,
     /// A forwarder will never take it (FWD-31).
     Refused {
         /// Becomes DeadLetterReason.
@@ -178,6 +207,7 @@ impl From<Admission> for Departure {
         match admission {
             Admission::Accepted => Self::Taken,
             Admission::NotAdmitted(rejection) => Self::NotAdmitted(rejection),
+            Admission::Duplicate => Self::Duplicate,
             Admission::NotTried => Self::NotTried,
         }
     }
@@ -196,6 +226,8 @@ pub struct HandOver<M = HandedOverMessage> {
     pub source: Arc<str>,
     /// Reaction of the destination when it is full.
     pub when_full: WhenFull,
+    /// Way of messages that a job sends. The destination is empty if the route names none.
+    pub route: Option<Route>,
     /// The messages, in their order.
     pub messages: Vec<M>,
 }

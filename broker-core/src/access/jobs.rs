@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use super::Access;
 use crate::audited::log_failure;
-use crate::broker::Broker;
+use crate::broker::{Broker, Entity};
+use crate::command::Deed;
+use crate::condition::Condition;
 use crate::contract::JobKeeper;
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
-use crate::error::{BrokerError, Rejection};
+use crate::error::{BrokerError, Quoted, Rejection};
 use crate::findings::{Findings, Found};
 use crate::ids::{JobId, TrackingId};
 use crate::jobs::{JobControl, JobDraft, JobFacts, JobPage, JobQuery, unknown_job};
 use crate::management::Managed;
-use crate::path::{EntityAddress, PathKey};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue};
 use crate::survey::ReadableKeys;
 
 impl Broker {
@@ -70,7 +72,41 @@ impl Access {
         let entity = self.entity(path, Action::Operate).await?;
         let limits = &self.broker.settings().limits;
         draft.check(entity.kind(), entity.sub_queue(), limits).map_err(refuse)?;
+        if draft.deed.sends() {
+            self.allow_job_destination(&entity, &draft.deed).await?;
+        }
         Ok(self.job(keeper.create(entity.path(), draft).await.map_err(refuse)?))
+    }
+
+    /// Checks that the destination of a job exists, and the right to send to it. Without a
+    /// destination, each message of a main queue may go to any entity of the namespace.
+    async fn allow_job_destination(&self, entity: &Entity, deed: &Deed) -> Result<(), BrokerError> {
+        let Some(to) = deed.destination() else {
+            if entity.sub_queue() == SubQueue::Main {
+                self.allow(Action::Operate, "").await?;
+            }
+            return Ok(());
+        };
+        let refuse = |rejection| self.broker.refuse(rejection, to);
+        let address = EntityAddress::parse(to).map_err(refuse)?;
+        if address.sub_queue != SubQueue::Main || address.node != Node::Entity {
+            let detail = format!(
+                "{} is no queue, topic or subscription; a job sends messages only to these",
+                Quoted(to)
+            );
+            return Err(refuse(Rejection::invalid_operation(detail)));
+        }
+        // Clients cannot send to a subscription.
+        let purpose = match address.entity {
+            EntityName::Subscription { .. } => Action::Operate,
+            EntityName::Root(_) => Action::Send,
+        };
+        let destination = self.entity(to, purpose).await?;
+        if entity.sub_queue() == SubQueue::Main && destination.id() == entity.id() {
+            let detail = format!("the messages are in {} already", Quoted(to));
+            return Err(refuse(Rejection::invalid_operation(detail)));
+        }
+        Ok(())
     }
 
     /// Changes the state of a job. The right was checked before.

@@ -243,8 +243,13 @@ impl AllowedRequest {
                 }
             }
             Management::Operate(command) => {
-                if let OperatorCommand::ForgetJob(job) = command {
-                    access.refuse_to_forget(path, job)?;
+                match &command {
+                    OperatorCommand::ForgetJob(job) => access.refuse_to_forget(path, *job)?,
+                    OperatorCommand::Act(act) if act.deed.sends() => {
+                        let detail = "only a job sends messages to another place; make one";
+                        return Err(broker.refuse(Rejection::invalid_operation(detail), path));
+                    }
+                    _ => {}
                 }
                 match access.ask_entity(path, Command::OfOperator(command)).await? {
                     Outcome::Done => Managed::Done,

@@ -5,6 +5,9 @@
 //! itself, and hold that room until the list has ended. Ending a list needs no such room: a
 //! destination that itself waits to move messages on still accepts others (decision 34).
 //!
+//! A list of a job may name no destination. Then each message goes to the entity in which it was
+//! dead-lettered.
+//!
 //! The machine of the source froze the list, and the machine of the destination, or the forwarder,
 //! judges each message. This file decides only if there is nobody to ask: a destination that is
 //! missing, or the source itself, and the rest of a list after a failure. It ensures that both
@@ -30,14 +33,14 @@ use crate::description::Destination;
 use crate::error::Rejection;
 use crate::ids::{EntityId, Ticket};
 use crate::message::Overlay;
-use crate::path::{PathKey, SubQueue};
+use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue};
 use crate::request::{Reply, Request, release_all};
 use crate::shared::Shared;
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
 use crate::transfer::claim::TransferClaims;
 use crate::transfer::{
-    Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, WhenFull, contents,
+    Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, Resent, WhenFull, contents,
 };
 
 /// Courier of an entity.
@@ -119,6 +122,10 @@ impl Errand {
         if are_open.wait_for(|open| *open).await.is_err() {
             return Ok(Vec::new());
         }
+        if let Some(route) = &list.route {
+            let to = route.to.clone();
+            return self.resend(list, to.as_deref()).await;
+        }
         match Destination::parse(&list.destination) {
             Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list).await,
             Ok(Destination::Entity(_)) | Err(_) => self.hand_in(list).await,
@@ -165,6 +172,73 @@ impl Errand {
         self.transfer(&list.destination, list.when_full, keys, arrivals).await
     }
 
+    /// Carries a list of a job to one destination, or each message to the entity in which it was
+    /// dead-lettered. Consecutive messages with the same destination go as one list.
+    async fn resend(
+        &self,
+        mut list: HandOver<PinnedMessage>,
+        to: Option<&str>,
+    ) -> Result<Vec<Departure>, StoreError> {
+        if let Some(Err(departure)) = to.map(|to| self.find_for_job(to)) {
+            return Ok(vec![departure; list.messages.len()]);
+        }
+        let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Entity).await else {
+            return Ok(Vec::new());
+        };
+        let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
+        let mut departures = Vec::with_capacity(arrivals.len());
+        let mut group: Option<(Option<Arc<str>>, Vec<Arrival>)> = None;
+        for mut arrival in arrivals {
+            let source = if resubmits { arrival.dead_letter_source.take() } else { None };
+            let path = to.map(Arc::from).or(source);
+            match &mut group {
+                Some((same, messages)) if *same == path => messages.push(arrival),
+                _ => {
+                    let before = group.replace((path, vec![arrival]));
+                    departures.extend(self.resend_group(before, list.when_full).await?);
+                }
+            }
+        }
+        departures.extend(self.resend_group(group, list.when_full).await?);
+        Ok(departures)
+    }
+
+    /// Submits messages of a job with the same destination.
+    async fn resend_group(
+        &self,
+        group: Option<(Option<Arc<str>>, Vec<Arrival>)>,
+        when_full: WhenFull,
+    ) -> Result<Vec<Departure>, StoreError> {
+        let Some((path, mut messages)) = group else { return Ok(Vec::new()) };
+        let (inlet, only) = match self.find_for_job(path.as_deref().unwrap_or_default()) {
+            Ok(found) => found,
+            Err(departure) => return Ok(vec![departure; messages.len()]),
+        };
+        for message in &mut messages {
+            message.resent = Some(Resent { from: self.id, only });
+        }
+        let keys = messages.iter().map(|message| message.origin.key).collect();
+        self.submit(&inlet, when_full, keys, messages).await
+    }
+
+    /// Returns the inlet for messages that a job sends to a path, and the subscription if it names
+    /// one: the topic numbers and stores the messages of its subscriptions.
+    fn find_for_job(&self, path: &str) -> Result<(Arc<Inlet>, Option<EntityId>), Departure> {
+        let absent = || Departure::NotAdmitted(Rejection::entity_not_found(path));
+        let address = EntityAddress::parse(path).map_err(Departure::NotAdmitted)?;
+        let EntityAddress { entity, sub_queue: SubQueue::Main, node: Node::Entity } = address
+        else {
+            return Err(absent());
+        };
+        let entry = self.shared.directory.get(&entity.key()).ok_or_else(absent)?;
+        let EntityName::Subscription { topic, .. } = entity else {
+            return Ok((entry.inlet, None));
+        };
+        let topic = EntityName::Root(topic).key();
+        let topic = self.shared.directory.get(&topic).ok_or_else(absent)?;
+        Ok((topic.inlet, Some(entry.id)))
+    }
+
     fn note_unreadable(&self, list: &HandOver<PinnedMessage>, error: &StoreError) {
         let HandOver { source, destination, .. } = list;
         tracing::warn!(%source, %destination, %error, "cannot read messages for forwarding");
@@ -178,10 +252,19 @@ impl Errand {
         keys: Vec<Key>,
         messages: Vec<Arrival>,
     ) -> Result<Vec<Departure>, StoreError> {
-        let inlet = match self.find(destination) {
-            Ok(inlet) => inlet,
-            Err(departure) => return Ok(vec![departure; keys.len()]),
-        };
+        match self.find(destination) {
+            Ok(inlet) => self.submit(&inlet, when_full, keys, messages).await,
+            Err(departure) => Ok(vec![departure; keys.len()]),
+        }
+    }
+
+    async fn submit(
+        &self,
+        inlet: &Inlet,
+        when_full: WhenFull,
+        keys: Vec<Key>,
+        messages: Vec<Arrival>,
+    ) -> Result<Vec<Departure>, StoreError> {
         let (ended, end) = oneshot::channel();
         let claim = self.claims.open(Box::new(move |how| {
             ended.send(how).ok();

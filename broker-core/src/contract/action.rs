@@ -2,7 +2,7 @@
 //! broker uses only this table. Part of the data path before step 1.
 
 use super::rights::{Ceiling, Right, Rights};
-use crate::command::{Command, RuleCommand, SessionCommand, TopicCommand};
+use crate::command::{Command, OperatorCommand, RuleCommand, SessionCommand, TopicCommand};
 use crate::transaction::Operation;
 
 /// An action of a principal on an entity or on the namespace.
@@ -227,6 +227,8 @@ impl Action {
             Command::DeleteDeferred { .. } => Self::DeleteDeferred,
             Command::Update { .. } | Command::UpdateSubscription { .. } => Self::Update,
             Command::OfTopic(command) => Self::of_topic(command),
+            // A job checks the right on its destination, which a command alone does not.
+            Command::OfOperator(OperatorCommand::Act(act)) if act.deed.sends() => Self::Internal,
             Command::OfOperator(_) => Self::Operate,
             Command::Check { operation } => Self::of_operation(operation),
             Command::Commit { .. } => Self::Commit,

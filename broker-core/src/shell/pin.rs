@@ -123,7 +123,7 @@ impl<M: Machine> Shell<M> {
         &mut self,
         list: HandOver,
     ) -> Result<HandOver<PinnedMessage>, TreeFault> {
-        let HandOver { list, sub_queue, destination, source, when_full, messages } = list;
+        let HandOver { list, sub_queue, destination, source, when_full, route, messages } = list;
         let facts = messages.iter().map(|handed| handed.facts).collect();
         let shard = self.tree.borrow().shard().0;
         let messages = self
@@ -145,7 +145,7 @@ impl<M: Machine> Shell<M> {
                 PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin }
             })
             .collect();
-        Ok(HandOver { list, sub_queue, destination, source, when_full, messages })
+        Ok(HandOver { list, sub_queue, destination, source, when_full, route, messages })
     }
 
     pub(super) fn pin(

@@ -6,16 +6,24 @@ use std::sync::Arc;
 use super::claim::TransferEnd;
 use super::{Arrival, Departure, HandOver, OriginContents, PinnedMessage};
 use crate::admission::loaded_bytes;
+use crate::command::LAST_ERROR_PROPERTY;
 use crate::condition::Condition;
 use crate::content_ref::ContentRef;
 use crate::edge::Edge;
-use crate::ids::SequenceNumber;
-use crate::message::{Content, Overlay};
+use crate::ids::{SequenceNumber, TrackingId};
+use crate::message::{
+    Content, DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay, PropertyChange,
+    SettableProperty, Value,
+};
 use crate::path::SubQueue;
 use crate::store::{Key, Store, StoreError};
+use crate::time::TimeSpan;
 
 /// Bytes of headers and overlays that are read before other tasks of the thread get a turn.
 const READ_BYTES_PER_TURN: u64 = 64 << 10;
+/// Application properties that a resubmitted message loses (CON-16).
+const DEAD_LETTER_FACTS: [&str; 3] =
+    [DEAD_LETTER_REASON, DEAD_LETTER_ERROR_DESCRIPTION, LAST_ERROR_PROPERTY];
 
 /// Returns the bytes of room that the messages of a list need while they are loaded.
 #[must_use]
@@ -46,7 +54,8 @@ pub fn release_contents(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
 }
 
 /// Loads the contents of a list. If the store does not share contents, the destination gets them in
-/// order to store them again.
+/// order to store them again. A message that a job sends arrives as a new one: without hops, copies
+/// made, and a time to live that other entities have lowered.
 ///
 /// # Errors
 /// A content that the store cannot read.
@@ -56,8 +65,11 @@ pub async fn load(
     store: &dyn Store,
 ) -> Result<Vec<Arrival>, StoreError> {
     let shares_contents = store.shares_contents();
+    let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
+    let edit = list.route.as_ref().and_then(|route| route.edit.as_ref());
+    let is_forwarded = list.route.is_none();
     let dead_letter_source =
-        (list.sub_queue == SubQueue::DeadLetter).then(|| Arc::clone(&list.source));
+        (list.sub_queue == SubQueue::DeadLetter && !resubmits).then(|| Arc::clone(&list.source));
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
     for pinned in &list.messages {
@@ -65,38 +77,79 @@ pub async fn load(
             pinned;
         let content = Content::parse(message.content.load().await?)
             .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
-        let overlays = load_overlays(&message.overlays).await?;
+        let mut overlays = load_overlays(&message.overlays).await?;
         let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
         read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
         if read_bytes > READ_BYTES_PER_TURN {
             read_bytes = 0;
             tokio::task::yield_now().await;
         }
+        let mut dead_letter_source = dead_letter_source.clone();
+        if resubmits {
+            // Its way, if the job names no destination.
+            dead_letter_source = Overlay::dead_letter_source_of(overlays.iter()).map(Arc::from);
+            overlays = without_dead_letter_facts(&content, &overlays).into_iter().collect();
+        }
+        if let Some(edit) = edit {
+            overlays.push(edit.changes.clone());
+            overlays.extend(edit.new_id.then(|| new_id(edge)));
+            overlays = Overlay::combine(&overlays).into_iter().collect();
+        }
         let mut origin = origin.clone();
-        if !shares_contents {
-            let content = content.as_bytes().clone();
+        if !shares_contents || resubmits || edit.is_some() {
+            let content = (!shares_contents).then(|| content.as_bytes().clone());
             let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
             origin.contents = Some(Box::new(OriginContents { content, overlays }));
         }
         let mut inbound = edge.take_over(content, &overlays, *never_duplicate);
         let own = inbound.envelope.time_to_live;
-        let lowered = time_to_live.filter(|lowered| own.is_some_and(|own| own > *lowered));
+        let is_lower = |lowered: &TimeSpan| is_forwarded && own.is_some_and(|own| own > *lowered);
+        let lowered = time_to_live.filter(is_lower);
         inbound.envelope.time_to_live = lowered.or(own);
+        if !is_forwarded {
+            // It was enqueued, so this instant has passed, also if an operator changed it.
+            inbound.envelope.scheduled_enqueue_time = None;
+        }
         arrivals.push(Arrival {
             message: inbound,
             overlays,
             lowered_time_to_live: lowered,
             enqueued_sequence: match message.facts.enqueued_sequence {
+                _ if !is_forwarded => SequenceNumber(0),
                 SequenceNumber(0) => message.facts.sequence,
                 original => original,
             },
-            hops: hops.saturating_add(1),
-            copies_spent: *copies_spent,
-            dead_letter_source: dead_letter_source.clone(),
+            hops: if is_forwarded { hops.saturating_add(1) } else { 0 },
+            copies_spent: if is_forwarded { *copies_spent } else { 0 },
+            dead_letter_source,
             origin,
+            resent: None,
         });
     }
     Ok(arrivals)
+}
+
+/// Returns the properties of a message in addition to its content, without the facts of its
+/// dead-lettering. The entity in which it was dead-lettered is not a property of the message.
+fn without_dead_letter_facts(content: &Content, overlays: &[Overlay]) -> Option<Overlay> {
+    let is_fact = |key: &str| DEAD_LETTER_FACTS.contains(&key);
+    let set = Overlay::combine(overlays);
+    let kept = set.iter().flat_map(Overlay::changes).filter(|change| match change {
+        PropertyChange::Set(key, _) | PropertyChange::Remove(key) => !is_fact(key),
+        PropertyChange::SetBroker(..) => true,
+    });
+    let view = content.property_view();
+    let of_sender =
+        DEAD_LETTER_FACTS.into_iter().filter(|fact| view.keys().any(|key| key == *fact));
+    let overlay = Overlay::of_changes(kept.chain(of_sender.map(PropertyChange::Remove)));
+    (!overlay.is_empty()).then_some(overlay)
+}
+
+/// Returns an overlay that sets a new MessageId, a GUID (RFC 9562, version 4, variant 1).
+fn new_id(edge: &Edge) -> Overlay {
+    let bits = edge.entropy().next_u128() & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let id = Value::from(TrackingId(bits).to_string());
+    Overlay::of_changes([PropertyChange::SetBroker(SettableProperty::MessageId, id.borrow())])
 }
 
 async fn load_overlays(overlays: &[ContentRef]) -> Result<Vec<Overlay>, StoreError> {

@@ -84,6 +84,10 @@ impl Delayed {
             Step::List(span, requests) | Step::Late(span, requests) => {
                 let until = self.subject.now.plus(*span);
                 self.pass(until)?;
+                // A destination would have appends of its own.
+                let sends = |request: &Request| matches!(&request.operation, Operation::Act(act) if act.deed.sends());
+                let requests: Vec<Request> =
+                    requests.iter().filter(|request| !sends(request)).cloned().collect();
                 let mut rest = requests.as_slice();
                 while let Some(at) = first_behind_its_drain(rest) {
                     let (list, behind) = rest.split_at(at);

@@ -172,10 +172,13 @@ impl Book {
                 entry.delayed_until = None;
                 entry.count = *delivery_count;
             }
-            Change::Pending { .. }
-            | Change::Arrived { .. }
-            | Change::Absorbed { .. }
-            | Change::Departed { .. } => {
+            // A job has sent it (CON-15).
+            Change::Departed { sequence } => {
+                let entry = self.take(sequence.0)?;
+                expect(&entry, entry.state == MessageState::Active, change)?;
+                self.gone += 1;
+            }
+            Change::Pending { .. } | Change::Arrived { .. } | Change::Absorbed { .. } => {
                 return Err(format!("nothing is transferred here: {change:?}"));
             }
             Change::IdRecorded { .. }

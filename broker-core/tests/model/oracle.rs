@@ -6,7 +6,7 @@
 //! queue, which is empty without it.
 
 #[path = "oracle/act.rs"]
-mod act;
+pub mod act;
 #[path = "oracle/look.rs"]
 mod look;
 #[path = "oracle/receive.rs"]
@@ -93,6 +93,8 @@ pub struct Message {
     pub delayed_until: Option<Timestamp>,
     /// Its last change is not yet durable (DESIGN D5).
     pub in_flight: bool,
+    /// A job sends it; it leaves or returns when the step is durable (CON-15).
+    pub leaving: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -242,8 +244,13 @@ impl Oracle {
         self.serve();
         self.time_out();
         while self.messages.iter().any(|message| message.in_flight) {
+            let leaving = self.messages.iter().any(|message| message.leaving);
             self.commit();
             self.serve();
+            if leaving {
+                self.end_sends();
+                self.serve();
+            }
         }
         self.remember_use();
         std::mem::take(&mut self.turn)
@@ -252,7 +259,7 @@ impl Oracle {
     /// Makes every change durable.
     fn commit(&mut self) {
         for message in &mut self.messages {
-            message.in_flight = false;
+            message.in_flight = message.leaving;
         }
     }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use peeklock_core::change::{Change, DeadLetterCause, Durability, Removal};
-use peeklock_core::command::{Command, MachineOutcome, MessageFacts};
+use peeklock_core::command::{ActResult, Command, MachineOutcome, MessageFacts};
+use peeklock_core::condition::Condition;
 use peeklock_core::description::QueueDescription;
 use peeklock_core::effect::{Answer, Effect, Gate};
 use peeklock_core::error::Rejection;
@@ -23,11 +24,13 @@ use peeklock_core::store::{
     Batch, BatchId, Fence, MemoryStore, Reserved, SPACE_BYTES, Shard, Store, Submission,
 };
 use peeklock_core::time::Timestamp;
+use peeklock_core::transfer::{Departure, HandOver, HandedOverMessage};
 use peeklock_store_testing::{block_on, visit_records};
 
 use self::words::{report, rests_on_change};
 use crate::generator::{Profile, Random};
 use crate::operation::{LockName, Report, Request, Seen, Turn};
+use crate::oracle::act::destination_of_model;
 
 const DUPLICATE_KEY: [u8; 16] = *b"model test key 1";
 /// Ticket of requests of the test itself.
@@ -88,6 +91,8 @@ pub struct Subject {
     bytes_freed: u64,
     durability: Option<Durability>,
     outputs: Vec<Output>,
+    /// Lists that jobs have handed over.
+    lists: Vec<HandOver>,
     /// Empty receives that do not wait for a commit.
     open_and_empty: Vec<u64>,
     /// Every change since the last call, for the book.
@@ -132,6 +137,7 @@ impl Subject {
             bytes_freed: 0,
             durability: None,
             outputs: Vec::new(),
+            lists: Vec::new(),
             open_and_empty: Vec::new(),
             staged: Vec::new(),
             locks_seen: Vec::new(),
@@ -171,6 +177,7 @@ impl Subject {
         let result = run(&mut self.machine, &mut ctx, &mut step);
         self.stored_bytes += step.bytes_added;
         self.bytes_freed += step.bytes_freed;
+        self.stored_bytes -= step.bytes_departed;
         self.durability = self.durability.max(step.durability);
         self.changes.append(&mut step.changes);
         for effect in step.effects {
@@ -204,7 +211,7 @@ impl Subject {
             }
             Effect::SessionEnded { .. } => panic!("there are no sessions here"),
             Effect::Load { .. } => panic!("a queue asks for no contents"),
-            Effect::HandOver(list) => panic!("nothing is transferred here: {list:?}"),
+            Effect::HandOver(list) => self.lists.push(*list),
             Effect::IdleElapsed => self.outputs.push(Output::IdleElapsed),
         }
     }
@@ -282,7 +289,12 @@ impl Subject {
         let wanted = self.machine.checkpoint(self.now, &mut batch);
         let durability = self.durability.take().max(wanted);
         let is_synced = self.changes.iter().any(|change| {
-            !matches!(change, Change::DeliveryCounted { .. } | Change::IdsForgotten { .. })
+            !matches!(
+                change,
+                Change::DeliveryCounted { .. }
+                    | Change::IdsForgotten { .. }
+                    | Change::Departed { .. }
+            )
         });
         assert!(
             !is_synced || durability == Some(Durability::Sync),
@@ -316,7 +328,51 @@ impl Subject {
         if !self.changes.is_empty() {
             self.stage();
         }
+        while !self.lists.is_empty() {
+            self.end_lists();
+        }
         pending
+    }
+
+    /// Ends the lists of jobs. The destination of the model decides by number; its batch deletes the
+    /// records of a message that it takes.
+    fn end_lists(&mut self) {
+        for list in std::mem::take(&mut self.lists) {
+            let (mut departures, mut batch) = (Vec::new(), Batch::default());
+            let mut is_full = false;
+            for HandedOverMessage { facts, .. } in &list.messages {
+                let refused = |condition| {
+                    Departure::NotAdmitted(Rejection::new(condition, "decided by the model"))
+                };
+                departures.push(match destination_of_model(facts.sequence.0) {
+                    _ if is_full => Departure::NotTried,
+                    ActResult::Done => {
+                        batch.delete(&self.machine.content_key(facts.sequence));
+                        for index in 0..facts.overlay_count {
+                            batch.delete(&self.machine.overlay_key(facts.sequence, index));
+                        }
+                        Departure::Taken
+                    }
+                    ActResult::Duplicate => Departure::Duplicate,
+                    ActResult::NoSession => refused(Condition::SessionIdIsNull),
+                    _ => {
+                        is_full = true;
+                        refused(Condition::QuotaExceeded)
+                    }
+                });
+            }
+            if !batch.is_empty() {
+                self.submit(batch);
+            }
+            let command = Command::EndTransfer { list: list.list, departures };
+            let (ticket, main) = (Ticket(OWN_TICKET), SubQueue::Main);
+            self.step(|machine, ctx, step| machine.apply(ticket, main, command, ctx, step))
+                .expect("the end of a list is never refused");
+        }
+        self.serve();
+        if !self.changes.is_empty() {
+            self.stage();
+        }
     }
 
     /// Runs one turn and makes all its consequences durable.
@@ -356,6 +412,7 @@ impl Subject {
         self.now = now;
         self.pending.clear();
         self.outputs.clear();
+        self.lists.clear();
         self.staged.clear();
         (self.fence, self.next_batch) =
             block_on(self.store.acquire(Shard(0))).expect("it can be owned");

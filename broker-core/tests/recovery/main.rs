@@ -225,6 +225,57 @@ async fn step_of_a_job_is_done_exactly_once() {
     world.broker.stop(Duration::ZERO).await.unwrap();
 }
 
+/// CON-15, CON-17, MSG-13: messages of a job are in exactly one place over failed appends of both
+/// entities and restarts. The step is answered from its receipt, and no number is given again.
+#[tokio::test]
+async fn sent_messages_are_in_one_place_over_failures() {
+    for (of_step, of_transfer) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
+        let world = World::new(QueueUpdate::default()).await;
+        let ids = QueueUpdate::new().with_duplicate_detection(TimeSpan::from_minutes(60));
+        world.broker.create_queue("other", ids).await.unwrap();
+        for body in ["a", "b", "c"] {
+            world.send(body).await.unwrap();
+        }
+        let message = world.broker.inbound(Message::new("").with_message_id("b"));
+        world.broker.entity("other").unwrap().call(Command::Send { message }).await.unwrap();
+        let step = || {
+            let step = Some(JobStep { job: JobId(7), number: 1 });
+            let sequences = [1, 2, 3].map(SequenceNumber).to_vec();
+            let deed = Deed::Move { to: "other".into(), edit: None };
+            let act = Act { step, sequences, deed, breaks_locks: false };
+            Command::OfOperator(OperatorCommand::Act(Box::new(act)))
+        };
+        let results = async |world: &World| match world.queue.call(step()).await {
+            Ok(Outcome::Acted(all)) => Ok(all.iter().map(|one| one.result).collect::<Vec<_>>()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        world.store.failures.store(of_step, Ordering::SeqCst);
+        let mut first = results(&world).await;
+        if of_step > 0 {
+            assert!(first.unwrap_err().retryable());
+            first = results(&world).await;
+        }
+        world.store.failures.store(of_transfer, Ordering::SeqCst);
+        let mut last = first.unwrap();
+        while last.contains(&ActResult::Leaving) {
+            world.clock.advance(TimeSpan::from_seconds(1));
+            tokio::task::yield_now().await;
+            last = results(&world).await.unwrap_or(last);
+        }
+        // The transfer may have ended before.
+        world.store.failures.store(0, Ordering::SeqCst);
+        let expected = [ActResult::Done, ActResult::Duplicate, ActResult::Done];
+        assert_eq!(last, expected, "{of_step} {of_transfer}");
+        let world = world.restarted().await;
+        assert_eq!(results(&world).await.unwrap(), expected);
+        let other = world.broker.describe_queue("other").await.unwrap();
+        assert_eq!((world.counts().await.active, other.counts.active), (1, 3));
+        assert_eq!(world.send("d").await.unwrap(), 4, "no number is given twice");
+        world.broker.stop(Duration::ZERO).await.unwrap();
+    }
+}
+
 /// FND-02: an append with an unknown outcome is submitted again with its id. It is stored once,
 /// whether or not it had been stored before.
 #[tokio::test]

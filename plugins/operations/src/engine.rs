@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use peeklock_core::command::{Command, OperatorCommand, Outcome};
+use peeklock_core::command::{ActResult, ActedMessage, Command, OperatorCommand, Outcome};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::AuditResult;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -38,6 +38,14 @@ pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
 const RETRY_COUNT_MAX: u32 = 10;
 /// Time for which it makes way.
 const DELAY: TimeSpan = TimeSpan::from_seconds(30);
+/// Time until the first look at messages that are leaving; it doubles up to [`LOOK_TIME_MAX`].
+const LOOK_TIME: TimeSpan = TimeSpan::from_ms(2);
+const LOOK_TIME_MAX: TimeSpan = TimeSpan::from_ms(250);
+/// Reason of a wait for room.
+const IS_FULL: &str = "the destination has no room for the next message, or the broker has reached \
+    a limit; the job continues when there is room";
+/// Maximum number of waits of a job for room, for the same reason as the next constant.
+const WAIT_COUNT_MAX: u32 = 10_000;
 /// Maximum number of pauses and resumptions of a job, so that its file stays within the bytes that
 /// are read.
 const CONTROL_COUNT_MAX: u32 = 10_000;
@@ -275,15 +283,19 @@ impl Engine {
     async fn run_job(&self, id: JobId) {
         let Some(wake) = self.table.with(id, |entry| Arc::clone(&entry.wake)) else { return };
         let mut retries = 0;
+        // Begin of a step whose messages are leaving, and the time until the next look at them.
+        let mut open: Option<(Timestamp, TimeSpan)> = None;
         while self.take_requests(id) {
             let Some(job) = self.table.get(id) else { return };
-            let began_at = self.broker.now();
+            let now = self.broker.now();
+            let began_at = open.map_or(now, |(began_at, _)| began_at);
             let next_at = self.table.with(id, |entry| entry.next_at).flatten();
-            if let Some(next_at) = next_at.filter(|at| *at > began_at) {
+            if let Some(next_at) = next_at.filter(|at| *at > now) {
                 // A request ends the wait, and the job waits again if it still works.
                 self.wait_or_wake(next_at, &wake).await;
                 continue;
             }
+            let mut is_full = false;
             let record = match (self.entity(&job), job.next_step()) {
                 (Err(error), _) => self.end(EndState::Failed, Some(error.detail().to_owned())),
                 (Ok(_), None) => self.end(EndState::Done, job.refusal.as_deref().map(Into::into)),
@@ -293,6 +305,14 @@ impl Engine {
                     match entity.call(act).await {
                         Ok(Outcome::Acted(messages)) => {
                             self.table.with(id, |entry| entry.is_step_open = true);
+                            if has(&messages, ActResult::Leaving) {
+                                let span = open.map_or(LOOK_TIME, |(_, span)| span);
+                                open = Some((began_at, span.plus(span).min(LOOK_TIME_MAX)));
+                                let look_at = now.plus(span);
+                                self.table.with(id, |entry| entry.next_at = Some(look_at));
+                                continue;
+                            }
+                            is_full = has(&messages, ActResult::DestinationFull);
                             job.step(&messages)
                         }
                         Ok(_) => Record::Paused { problem: Some("unexpected answer".to_owned()) },
@@ -307,7 +327,7 @@ impl Engine {
                             self.table.with(id, |entry| {
                                 entry.job.facts.problem = Some(error.detail().into());
                                 entry.is_step_open |= error.retryable();
-                                entry.next_at = Some(began_at.plus(delay));
+                                entry.next_at = Some(now.plus(delay));
                                 if is_last {
                                     entry.job.facts.state = JobState::Waiting;
                                 }
@@ -332,11 +352,19 @@ impl Engine {
                     // The state of the files is unknown until the next start.
                     return;
                 }
-                let retry_at = began_at.plus(RETRY_TIME);
+                let retry_at = now.plus(RETRY_TIME);
                 self.table.with(id, |entry| entry.next_at = Some(retry_at));
                 continue;
             }
-            retries = 0;
+            (retries, open) = (0, None);
+            if is_full {
+                self.table.with(id, |entry| {
+                    entry.is_step_open = false;
+                    entry.next_at = Some(now.plus(if count > 0 { RETRY_TIME } else { DELAY }));
+                });
+                self.wait_for_room(id, job.waits);
+                continue;
+            }
             let ms = count.saturating_mul(1_000) / u64::from(job.facts.rate.max(1));
             let pace = TimeSpan::from_ms(i64::try_from(ms).unwrap_or(i64::MAX));
             if count > 0 {
@@ -345,6 +373,23 @@ impl Engine {
                 });
             }
         }
+    }
+
+    /// Lets a job make way until its destination may have room. After too many waits it pauses.
+    fn wait_for_room(&self, id: JobId, waits: u32) {
+        if waits >= WAIT_COUNT_MAX {
+            let paused = Record::Paused { problem: Some(IS_FULL.to_owned()) };
+            if let Err(error) = self.table.write(id, &paused) {
+                self.table.set_problem(id, error.detail());
+            }
+            return;
+        }
+        self.table.with(id, |entry| {
+            let facts = &mut entry.job.facts;
+            if facts.state == JobState::Running {
+                (facts.state, facts.problem) = (JobState::Waiting, Some(IS_FULL.into()));
+            }
+        });
     }
 
     async fn wait_or_wake(&self, at: Timestamp, wake: &Notify) {
@@ -455,6 +500,10 @@ impl Engine {
         kept.map_err(|error| self.broker.refuse(error, &path))?;
         Ok(())
     }
+}
+
+fn has(messages: &[ActedMessage], result: ActResult) -> bool {
+    messages.iter().any(|message| message.result == result)
 }
 
 /// Whether the step may succeed later: an overload, a full store or queue, or an unknown outcome.

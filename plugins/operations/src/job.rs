@@ -36,6 +36,8 @@ pub(crate) struct Job {
     pub(crate) refusal: Option<Box<str>>,
     /// Number of its pauses and resumptions.
     pub(crate) controls: u32,
+    /// Number of its steps without a message, since the destination was full.
+    pub(crate) waits: u32,
     /// Number of the last step.
     steps: u64,
     /// Bytes of its file.
@@ -71,6 +73,7 @@ impl Job {
             sequences: Arc::from([]),
             refusal: None,
             controls: 0,
+            waits: 0,
             steps: 0,
             bytes: 0,
             is_compact: false,
@@ -106,6 +109,7 @@ impl Job {
             sequences,
             refusal: None,
             controls: 0,
+            waits: 0,
             steps: 0,
             bytes: lines.end,
             is_compact: !is_live,
@@ -210,8 +214,11 @@ impl Job {
                 self.steps = step.number;
                 facts.problem = step.refusal.clone();
                 self.refusal = self.refusal.take().or_else(|| step.refusal.clone());
-                let is_end_of_trial =
-                    facts.trial.is_some_and(|trial| u64::from(trial) == progress.tried);
+                if step.tried == 0 {
+                    self.waits = self.waits.saturating_add(1);
+                }
+                let is_end_of_trial = step.tried > 0
+                    && facts.trial.is_some_and(|trial| u64::from(trial) == progress.tried);
                 if is_end_of_trial && progress.tried < self.sequences.len() as u64 {
                     facts.state = JobState::Paused;
                     facts.problem = Some(TRIAL_IS_OVER.into());
@@ -271,8 +278,12 @@ impl Job {
         })
     }
 
-    /// The line of a step.
+    /// The line of a step. From the first message on for which the destination has no room, the
+    /// messages count as not tried: they are those of the next step (CON-17).
     pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
+        let is_full = |message: &ActedMessage| message.result == ActResult::DestinationFull;
+        let end = messages.iter().position(is_full).unwrap_or(messages.len());
+        let messages = messages.get(..end).unwrap_or(messages);
         let is_done = |message: &&ActedMessage| message.result == ActResult::Done;
         let failed = messages.iter().filter(|message| !is_done(message));
         Record::Step(StepRecord {

@@ -108,6 +108,15 @@ fn expected(
         (Deed::Undefer, HeadState::Deferred) if is_expired => return Some(ActResult::Expired),
         (Deed::Undefer, state) => matches!(state, HeadState::Deferred | HeadState::Locked),
         (Deed::Reschedule(_), state) => state == HeadState::Scheduled,
+        (Deed::Resubmit { .. } | Deed::Move { .. }, HeadState::Delayed) => {
+            return Some(ActResult::Busy);
+        }
+        (Deed::Resubmit { .. } | Deed::Move { .. }, _) if is_expired => {
+            return Some(ActResult::Expired);
+        }
+        (Deed::Resubmit { .. } | Deed::Move { .. }, state) => {
+            matches!(state, HeadState::Active | HeadState::Locked)
+        }
     };
     (!is_state_right).then_some(ActResult::WrongState)
 }

@@ -1,9 +1,12 @@
 //! Lines of the file of a job, whose state follows from them. Each line is durable before its
 //! effect is reported.
 
-use peeklock_core::command::{ActResult, Deed, NewInstant};
+use std::sync::Arc;
+
+use peeklock_core::command::{ActResult, Deed, Edit, NewInstant};
 use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
 use peeklock_core::inspect::{JobDigest, JobPreview, JobState};
+use peeklock_core::message::Overlay;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +56,30 @@ pub(crate) enum DeedRecord {
     RescheduleLater(i64),
     RescheduleEarlier(i64),
     RescheduleNow,
+    Resubmit { to: Option<Box<str>>, edit: Option<EditRecord> },
+    Move { to: Box<str>, edit: Option<EditRecord> },
+}
+
+/// Changes of each message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EditRecord {
+    /// Bytes of the overlay.
+    changes: Vec<u8>,
+    new_id: bool,
+}
+
+impl From<&Arc<Edit>> for EditRecord {
+    fn from(edit: &Arc<Edit>) -> Self {
+        Self { changes: edit.changes.as_bytes().to_vec(), new_id: edit.new_id }
+    }
+}
+
+impl From<EditRecord> for Arc<Edit> {
+    fn from(record: EditRecord) -> Self {
+        let changes = Overlay::from_bytes(record.changes.into());
+        Self::new(Edit { changes, new_id: record.new_id })
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -176,6 +203,12 @@ impl From<&Deed> for DeedRecord {
             Deed::Reschedule(NewInstant::Later(by)) => Self::RescheduleLater(by.ticks()),
             Deed::Reschedule(NewInstant::Earlier(by)) => Self::RescheduleEarlier(by.ticks()),
             Deed::Reschedule(NewInstant::Now) => Self::RescheduleNow,
+            Deed::Resubmit { to, edit } => {
+                Self::Resubmit { to: to.clone(), edit: edit.as_ref().map(Into::into) }
+            }
+            Deed::Move { to, edit } => {
+                Self::Move { to: to.clone(), edit: edit.as_ref().map(Into::into) }
+            }
         }
     }
 }
@@ -195,6 +228,8 @@ impl From<DeedRecord> for Deed {
             DeedRecord::RescheduleLater(by) => Self::Reschedule(NewInstant::Later(span(by))),
             DeedRecord::RescheduleEarlier(by) => Self::Reschedule(NewInstant::Earlier(span(by))),
             DeedRecord::RescheduleNow => Self::Reschedule(NewInstant::Now),
+            DeedRecord::Resubmit { to, edit } => Self::Resubmit { to, edit: edit.map(Into::into) },
+            DeedRecord::Move { to, edit } => Self::Move { to, edit: edit.map(Into::into) },
         }
     }
 }

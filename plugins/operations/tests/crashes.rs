@@ -5,11 +5,12 @@ mod world;
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Act, Deed, JobStep, NewInstant, OperatorCommand};
+use peeklock_core::command::{Act, Command, Deed, JobStep, NewInstant, OperatorCommand};
 use peeklock_core::description::QueueProperties;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{JobControl, JobDraft, JobState};
 use peeklock_core::management::Management;
+use peeklock_core::message::{Message, MessageId};
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_operations::Operations;
@@ -34,19 +35,64 @@ async fn start(store: &Arc<MemoryStore>, disk: &SimulatedDisk, now: Timestamp) -
     World::start_on(store.clone(), now, |builder| builder.jobs(jobs)).await
 }
 
+/// A job that moves messages to the queue `to`, two a step. Every third has an id that is there
+/// already, so it stays.
+fn to_another_queue() -> JobDraft {
+    JobDraft { rate: 8, ..draft(matching(""), Deed::Move { to: "to".into(), edit: None }) }
+}
+
 /// Starts a broker whose job is ready.
 async fn ready(store: &Arc<MemoryStore>, disk: &SimulatedDisk) -> (World, JobId) {
+    ready_with(store, disk, hour_later()).await
+}
+
+async fn ready_with(
+    store: &Arc<MemoryStore>,
+    disk: &SimulatedDisk,
+    draft: JobDraft,
+) -> (World, JobId) {
     let now = Timestamp::parse("2026-05-01T12:00:00Z").unwrap();
     let world = start(store, disk, now).await;
     world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
-    world.schedule("q", MESSAGES).await;
-    let job = world.create("q", hour_later()).await.id;
+    match &draft.deed {
+        Deed::Move { .. } => {
+            let ids = QueueProperties::new().with_duplicate_detection(TimeSpan::from_minutes(60));
+            world.broker.create_queue("to", ids).await.unwrap();
+            let ids = (0..MESSAGES).filter(|id| id % 3 == 0).map(|id| ("to", id));
+            for (queue, id) in ids.chain((0..MESSAGES).map(|id| ("q", id))) {
+                let message = Message::new("").with_message_id(format!("{id}"));
+                let message = world.broker.inbound(message);
+                world.call(queue, Command::Send { message }).await;
+            }
+        }
+        _ => world.schedule("q", MESSAGES).await,
+    }
+    let job = world.create("q", draft).await.id;
     world.reaches(job, JobState::Ready).await;
     (world, job)
 }
 
 fn store() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(1, u64::MAX))
+}
+
+/// Whether each message is in the place that its id decides, once.
+async fn is_sent_once(world: &World) -> bool {
+    let mut places = Vec::new();
+    for queue in ["q", "to"] {
+        for head in world.heads(queue).await {
+            let id = head.content.unwrap().message.message_id.unwrap();
+            places.push((id, queue));
+        }
+    }
+    let mut expected: Vec<_> = (0..MESSAGES).map(|id| (format!("{id}").into(), "to")).collect();
+    let stay = (0..MESSAGES).filter(|id| id % 3 == 0);
+    expected.extend(stay.map(|id| (format!("{id}").into(), "q")));
+    let sorted = |mut all: Vec<(MessageId, &'static str)>| {
+        all.sort_by_key(|(id, queue)| (format!("{id:?}"), *queue));
+        all
+    };
+    sorted(places) == sorted(expected)
 }
 
 async fn is_moved_once(world: &World) -> bool {
@@ -60,13 +106,30 @@ async fn is_moved_once(world: &World) -> bool {
 /// a part of the bytes without a sync.
 #[tokio::test]
 async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
+    acts_once(hour_later, MESSAGES as u64, async |world| is_moved_once(world).await).await;
+}
+
+/// CON-15, CON-17, CON-80: the same for messages that leave, some of which their destination
+/// refuses: each is in exactly one place.
+#[tokio::test]
+async fn a_job_sends_each_message_once_wherever_its_broker_ends() {
+    let sent = (0..MESSAGES).filter(|id| id % 3 != 0).count() as u64;
+    acts_once(to_another_queue, sent, async |world| is_sent_once(world).await).await;
+}
+
+async fn acts_once(
+    draft: fn() -> JobDraft,
+    expected: u64,
+    is_done_once: impl AsyncFn(&World) -> bool,
+) {
+    let expected = (expected, MESSAGES as u64 - expected);
     // Calls of a run without a fault.
     let (memory, disk) = (store(), SimulatedDisk::new(1));
-    let (world, job) = ready(&memory, &disk).await;
+    let (world, job) = ready_with(&memory, &disk, draft()).await;
     let before = disk.call_count();
     world.run(&world.job(job).await).await;
     let done = world.reaches(job, JobState::Done).await;
-    assert_eq!((done.progress.done, done.progress.failed), (MESSAGES as u64, 0));
+    assert_eq!((done.progress.done, done.progress.failed), expected);
     world.stop().await;
     let calls = disk.call_count() - before;
     assert!(calls > 20, "{calls} calls");
@@ -75,7 +138,7 @@ async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
     for count in 1..=calls {
         for is_kill in [false, true] {
             let (memory, disk) = (store(), SimulatedDisk::new(count));
-            let (world, job) = ready(&memory, &disk).await;
+            let (world, job) = ready_with(&memory, &disk, draft()).await;
             let facts = world.job(job).await;
             let digest = facts.preview.as_ref().unwrap().digest;
             let start_it = peeklock_core::inspect::JobControl::Start(digest);
@@ -101,8 +164,8 @@ async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
             }
             let done = world.reaches(job, JobState::Done).await;
             let progress = (done.progress.done, done.progress.failed);
-            assert_eq!(progress, (MESSAGES as u64, 0), "call {count}, kill {is_kill}");
-            assert!(is_moved_once(&world).await, "call {count}, kill {is_kill}");
+            assert_eq!(progress, expected, "call {count}, kill {is_kill}");
+            assert!(is_done_once(&world).await, "call {count}, kill {is_kill}");
             world.stop().await;
         }
     }

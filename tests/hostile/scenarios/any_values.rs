@@ -179,8 +179,10 @@ impl Values {
 
     /// An act on messages by number.
     pub fn act(&mut self) -> Json {
-        let deed = match self.below(4) {
+        let deed = match self.below(6) {
             0 => json!({ "delete": {} }),
+            4 => json!({ "resubmit": { "edit": self.edit() } }),
+            5 => json!({ "move": { "to": self.name("q", 30, 300), "edit": self.edit() } }),
             1 => json!({ "deadLetter": { "reason": self.name("r", 20, 4096) } }),
             2 => json!({ "undefer": {} }),
             _ => json!({ "reschedule": { "later": "PT1H" } }),
@@ -194,6 +196,15 @@ impl Values {
             0 => "nearlyFull",
             1 => "deadLettersUnread",
             _ => "diskNearlyFull",
+        }
+    }
+
+    /// Changes of each message of a job.
+    fn edit(&mut self) -> Json {
+        match self.below(3) {
+            0 => json!({}),
+            1 => json!({ "set": { "p": self.text(9_000) }, "remove": [self.name("r", 9, 200)] }),
+            _ => json!({ "newMessageId": true, "subject": null, "timeToLive": "PT1H" }),
         }
     }
 

@@ -2,15 +2,17 @@
 //! CON-15).
 
 use std::fmt;
+use std::sync::Arc;
 
 use peeklock_core::command::{
-    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, JobStep, NewInstant,
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, Edit, JobStep, NewInstant,
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::edit::EditForm;
 use crate::inspect::{ActResultName, is_false};
 use crate::text::{Guid, Instant, Span};
 
@@ -80,6 +82,23 @@ pub enum DeedForm {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
         earlier: Option<Span>,
+    },
+    /// Sends an active message again without the facts of its dead-lettering; only in a job.
+    Resubmit {
+        /// Queue, topic or subscription; by default the entity in which it was dead-lettered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+        /// Changes of each message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edit: Option<Box<EditForm>>,
+    },
+    /// Sends an active message to another queue, topic or subscription; only in a job.
+    Move {
+        /// Queue, topic or subscription.
+        to: String,
+        /// Changes of each message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edit: Option<Box<EditForm>>,
     },
 }
 
@@ -153,12 +172,21 @@ impl TryFrom<DeedForm> for Deed {
                     }
                 })
             }
+            DeedForm::Resubmit { to, edit } => {
+                Self::Resubmit { to: to.map(Into::into), edit: edit_of(edit)? }
+            }
+            DeedForm::Move { to, edit } => Self::Move { to: to.into(), edit: edit_of(edit)? },
         })
     }
 }
 
+fn edit_of(form: Option<Box<EditForm>>) -> Result<Option<Arc<Edit>>, Rejection> {
+    form.map_or(Ok(None), |form| form.into_edit())
+}
+
 impl From<Deed> for DeedForm {
     fn from(deed: Deed) -> Self {
+        let form = |edit: Option<Arc<Edit>>| edit.map(|edit| Box::new(EditForm::from(&*edit)));
         let reschedule = |at_utc, later, earlier| Self::Reschedule { at_utc, later, earlier };
         match deed {
             Deed::Delete => Self::Delete {},
@@ -173,6 +201,10 @@ impl From<Deed> for DeedForm {
             Deed::Reschedule(NewInstant::Earlier(shift)) => {
                 reschedule(None, None, Some(Span(shift)))
             }
+            Deed::Resubmit { to, edit } => {
+                Self::Resubmit { to: to.map(Into::into), edit: form(edit) }
+            }
+            Deed::Move { to, edit } => Self::Move { to: to.into(), edit: form(edit) },
         }
     }
 }

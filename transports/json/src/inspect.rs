@@ -309,6 +309,14 @@ names! {
         Busy "busy",
         Expired "expired",
         TooLarge "tooLarge",
+        Leaving "leaving",
+        NoDestination "noDestination",
+        DestinationDisabled "destinationDisabled",
+        DestinationFull "destinationFull",
+        DestinationTooSmall "destinationTooSmall",
+        NoSession "noSession",
+        Duplicate "duplicate",
+        Refused "refused",
     }
 
     /// State of a job.

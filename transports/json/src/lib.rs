@@ -5,10 +5,11 @@
 //! Modules in reading order: `text` (values with a text form), `property` (application properties),
 //! `message`, `retry`, `entity` (queues, topics and subscriptions) with `runtime` (their counts),
 //! `rule`, `policy`, `declaration`, `inspect` (questions of operators and their answers), `act`
-//! (deeds of operators on messages), and `size` and `marks` (sizes of JSON, known before it is written or read).
+//! (deeds of operators on messages), `edit` (changes of messages that a job sends), and `size` and `marks` (sizes of JSON, known before it is written or read).
 
 mod act;
 mod declaration;
+mod edit;
 mod entity;
 mod inspect;
 mod marks;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use act::{ActForm, ActedMessageView, ActedView, DeedForm, JobStepForm};
 pub use declaration::{DeclarationForm, DigestText, PlanResultView, PlanView};
+pub use edit::EditForm;
 pub use entity::{
     EntityForm, Properties, QueueProperties, QueueView, SubscriptionProperties, SubscriptionView,
     TopicProperties, TopicView, View,

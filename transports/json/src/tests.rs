@@ -303,3 +303,31 @@ fn correlation_filters_come_back_with_each_broker_property() {
         assert_eq!(RuleDescription::try_from(&form).unwrap(), rule);
     }
 }
+
+/// CON-16: changes of messages come back as they were sent; those that contradict each other are
+/// refused.
+#[test]
+fn edits_come_back_as_they_were_sent() {
+    for text in [
+        r#"{"set":{"n":{"type":"i32","value":7},"t":"x"},"remove":["gone"],"newMessageId":true}"#,
+        r#"{"subject":"s","correlationId":null,"contentType":"text/plain","sessionId":"a"}"#,
+        r#"{"timeToLive":"PT1H"}"#,
+        r#"{"sessionId":null,"timeToLive":null}"#,
+    ] {
+        let form: EditForm = serde_json::from_str(text).unwrap();
+        let edit = form.clone().into_edit().unwrap().unwrap();
+        assert_eq!(EditForm::from(&*edit), form, "{text}");
+        assert_eq!(serde_json::to_string(&form).unwrap(), text);
+    }
+    assert_eq!(EditForm::default().into_edit().unwrap(), None);
+    for text in [
+        r#"{"set":{"a":1},"remove":["a"]}"#,
+        r#"{"remove":["a","a"]}"#,
+        r#"{"remove":[""]}"#,
+        r#"{"timeToLive":"PT0S"}"#,
+    ] {
+        let form: EditForm = serde_json::from_str(text).unwrap();
+        assert!(form.into_edit().is_err(), "{text}");
+    }
+    assert!(serde_json::from_str::<EditForm>(r#"{"body":"x"}"#).is_err());
+}

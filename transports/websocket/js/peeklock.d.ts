@@ -1311,7 +1311,27 @@ export type Deed =
   | { deadLetter: { reason?: string; description?: string } }
   | { undefer: Record<string, never> }
   /** One of these, or none for now. */
-  | { reschedule: { atUtc?: string; later?: string; earlier?: string } };
+  | { reschedule: { atUtc?: string; later?: string; earlier?: string } }
+  /** Only in a job; `to` is by default the entity in which each message was dead-lettered. */
+  | { resubmit: { to?: string; edit?: MessageEdit } }
+  /** Only in a job: to another queue, topic or subscription. */
+  | { move: { to: string; edit?: MessageEdit } };
+
+/** Changes of each message that a job sends, the same for all. Null unsets a property. */
+export interface MessageEdit {
+  /** Application properties to set, plain or with their exact type. */
+  set?: Record<string, string | number | boolean | null | { type: string; value: unknown }>;
+  /** Names of application properties to remove. */
+  remove?: string[];
+  newMessageId?: boolean;
+  subject?: string | null;
+  correlationId?: string | null;
+  contentType?: string | null;
+  /** The partition key is unset. */
+  sessionId?: string | null;
+  /** An ISO 8601 duration. */
+  timeToLive?: string | null;
+}
 
 /** Change of messages by an operator. */
 export interface Act {
@@ -1326,7 +1346,10 @@ export interface Act {
 /** Result for a message that an operator acted on. */
 export interface ActedMessage {
   readonly sequenceNumber: number;
-  readonly result: "done" | "notFound" | "locked" | "wrongState" | "busy" | "expired" | "tooLarge";
+  readonly result:
+    | "done" | "notFound" | "locked" | "wrongState" | "busy" | "expired" | "tooLarge" | "leaving"
+    | "noDestination" | "destinationDisabled" | "destinationFull" | "destinationTooSmall" | "noSession"
+    | "duplicate" | "refused";
 }
 
 /** Request for a job: `sequenceNumbers`, or `where` with `states` and `count`. */

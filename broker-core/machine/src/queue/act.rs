@@ -5,7 +5,7 @@ use super::Queue;
 use super::settle::{overlay_bytes, refuse_large_header};
 use crate::act::{ActOnMessages, Receipts};
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
-use crate::command::{Act, ActResult, ActedMessage, Deed, NewInstant, Settlement};
+use crate::command::{Act, ActResult, ActedMessage, Deed, NewInstant, Route, Settlement};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
@@ -21,6 +21,19 @@ impl ActOnMessages for Queue {
 
     fn note_use(&mut self, now: Timestamp) {
         self.touch(now);
+    }
+
+    fn route(&self, sub_queue: SubQueue, deed: &Deed) -> Option<Route> {
+        if !deed.sends() {
+            return None;
+        }
+        let to = match (deed.destination(), sub_queue) {
+            (Some(to), _) => Some(to.into()),
+            (None, SubQueue::Main) => None,
+            (None, SubQueue::DeadLetter | SubQueue::TransferDeadLetter) => Some(self.path().into()),
+        };
+        let (is_resubmit, edit) = (matches!(deed, Deed::Resubmit { .. }), deed.edit().cloned());
+        Some(Route { to, is_resubmit, edit })
     }
 
     fn carry_out(
@@ -41,21 +54,29 @@ impl ActOnMessages for Queue {
                 intake::refuse_without_room(ctx)?;
                 verdict(reason.as_deref(), description.as_deref(), ctx)?
             }
-            Deed::Delete | Deed::Undefer | Deed::Reschedule(_) => None,
+            Deed::Delete
+            | Deed::Undefer
+            | Deed::Reschedule(_)
+            | Deed::Resubmit { .. }
+            | Deed::Move { .. } => None,
         };
         let messages = act.sequences.iter().map(|sequence| {
             let sequence = *sequence;
             let judged = self.judge_deed(sub_queue, sequence, act, verdict.as_ref(), ctx);
             let result = match judged {
-                Ok(slot) => {
-                    self.do_deed(sequence, &slot, &act.deed, verdict.as_ref(), ctx, step);
-                    ActResult::Done
-                }
+                Ok(slot) => self.do_deed(sequence, &slot, &act.deed, verdict.as_ref(), ctx, step),
                 Err(result) => result,
             };
             ActedMessage { sequence, result }
         });
-        Ok(messages.collect())
+        let messages = messages.collect();
+        if act.deed.sends() {
+            // Another batch deletes the records of these messages, so the store must know the last
+            // number before (MSG-13).
+            let last = self.last_sequence;
+            self.change(Change::Numbered { last }, Durability::Sync, ctx, step);
+        }
+        Ok(messages)
     }
 }
 
@@ -68,9 +89,15 @@ impl Queue {
             Deed::Reschedule(_) if !is_main || self.subscription.is_some() => {
                 "it holds no scheduled messages"
             }
-            Deed::Delete | Deed::Undefer | Deed::DeadLetter { .. } | Deed::Reschedule(_) => {
-                return Ok(());
+            Deed::Resubmit { .. } | Deed::Move { .. } if is_main && self.sessions.is_some() => {
+                "messages of sessions cannot be moved; receive and send them"
             }
+            Deed::Delete
+            | Deed::Undefer
+            | Deed::DeadLetter { .. }
+            | Deed::Reschedule(_)
+            | Deed::Resubmit { .. }
+            | Deed::Move { .. } => return Ok(()),
         };
         let (path, suffix) = (self.path(), sub_queue.suffix());
         Err(Rejection::invalid_operation(format!("`{path}{suffix}`: {problem}")))
@@ -101,12 +128,17 @@ impl Queue {
             Deed::DeadLetter { .. } => slot.state != SlotState::Scheduled,
             Deed::Undefer => slot.state == SlotState::Deferred,
             Deed::Reschedule(_) => slot.state == SlotState::Scheduled,
+            Deed::Resubmit { .. } | Deed::Move { .. } => slot.state == SlotState::Active,
         };
         if !is_state_right {
             return Err(ActResult::WrongState);
         }
-        if act.deed == Deed::Undefer && self.is_expired(&slot, ctx.now) {
+        if (act.deed == Deed::Undefer || act.deed.sends()) && self.is_expired(&slot, ctx.now) {
             return Err(ActResult::Expired);
+        }
+        // The delay of a message that its destination refuses would be lost.
+        if act.deed.sends() && slot.is_delayed() {
+            return Err(ActResult::Busy);
         }
         if refuse_large_header(&slot, verdict, 0, ctx).is_err() {
             return Err(ActResult::TooLarge);
@@ -129,6 +161,7 @@ impl Queue {
     }
 
     /// Carries out a deed that the message permits. Its lock, if it has one, ends with the change.
+    /// A message that is sent leaves with the receipt of the step.
     fn do_deed(
         &mut self,
         sequence: SequenceNumber,
@@ -137,7 +170,7 @@ impl Queue {
         verdict: Option<&Overlay>,
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
-    ) {
+    ) -> ActResult {
         if let Some(lock) = slot.lock.and_then(|index| self.locks.get(index)) {
             step.lock_spans.push(ctx.now.since(lock.taken_at));
         }
@@ -145,7 +178,8 @@ impl Queue {
             Deed::Delete => {
                 let is_scheduled = slot.state == SlotState::Scheduled;
                 let reason = if is_scheduled { Removal::Cancelled } else { Removal::Deleted };
-                return self.remove_message(sequence, reason, ctx, step);
+                self.remove_message(sequence, reason, ctx, step);
+                return ActResult::Done;
             }
             Deed::DeadLetter { .. } => {
                 step.bytes_added += overlay_bytes(verdict);
@@ -163,8 +197,10 @@ impl Queue {
                 let at = to.of(slot.enqueued_at, ctx.now);
                 Change::Rescheduled { sequence, at, expires_at: expiry_at(slot, at) }
             }
+            Deed::Resubmit { .. } | Deed::Move { .. } => return ActResult::Leaving,
         };
         self.change(change, Durability::Sync, ctx, step);
+        ActResult::Done
     }
 }
 

@@ -115,8 +115,14 @@ impl Queue {
             }
             Change::PeerTaken { source, record } => self.peers.remember(*source, *record),
             Change::PeerForgotten { source } => self.peers.forget(source),
-            Change::Receipted(receipt) => self.receipts.keep((**receipt).clone()),
-            Change::JobForgotten(job) => self.receipts.forget(*job),
+            Change::Receipted(receipt) => {
+                self.receipts.keep((**receipt).clone());
+                self.begin_to_send(receipt.step.job, Some(stage));
+            }
+            Change::JobForgotten(job) => {
+                self.receipts.forget(*job);
+                self.keep_messages_of(*job);
+            }
             Change::SessionStateSet { session, state, at } => {
                 if let Some(sessions) = &mut self.sessions {
                     let size = state.as_ref().map_or(0, |state| state.len() as u64);

@@ -148,7 +148,8 @@ impl Queue {
             }
         }
         for (sequence, slot) in self.slots.iter() {
-            // A list may name messages that were removed; a frozen message is on a list.
+            // A list may name messages that were removed; a frozen message is on a list, or waits
+            // for a list of its job.
             if slot.is_transferring() && !under_way.contains(&sequence) {
                 return broken(format!("{sequence} is transferring and on no list"));
             }

@@ -562,6 +562,7 @@ impl Machine for Queue {
         for sequence in sequences {
             self.offer(sequence);
         }
+        self.send_messages_of_receipts();
         self.usage.restart(now);
     }
 

@@ -74,6 +74,11 @@ impl Queue {
         self.usage.last_at
     }
 
+    /// Number of results in the receipts of jobs on its messages.
+    pub(crate) fn receipt_count(&self) -> usize {
+        self.receipts.len()
+    }
+
     /// Whether it holds a message of that number.
     pub(crate) fn holds(&self, sequence: SequenceNumber) -> bool {
         self.slots.get(sequence).is_some()

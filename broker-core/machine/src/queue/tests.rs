@@ -6,6 +6,7 @@ mod inspect;
 mod inspect_rows;
 mod leaving;
 mod operator;
+mod sending;
 mod weighed;
 
 use std::collections::BTreeSet;

@@ -1,10 +1,10 @@
-//! Deeds of an operator on the scheduled messages of a topic, and on its transfer dead-letter queue
-//! (CON-12). `act.rs` above has the steps and their receipts.
+//! Deeds of an operator on the scheduled messages of a topic (CON-12). `act.rs` above has the steps
+//! and their receipts. The outbox has its own, for the topic's transfer dead-letter queue.
 
 use super::Topic;
 use crate::act::{ActOnMessages, Receipts};
 use crate::change::{Change, Durability, Removal};
-use crate::command::{Act, ActResult, ActedMessage, Deed};
+use crate::command::{Act, ActResult, ActedMessage, Deed, Route};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
@@ -21,19 +21,20 @@ impl ActOnMessages for Topic {
         self.usage.touch(now);
     }
 
+    fn route(&self, _: SubQueue, _: &Deed) -> Option<Route> {
+        None
+    }
+
     fn carry_out(
         &mut self,
-        sub_queue: SubQueue,
+        _: SubQueue,
         act: &Act,
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) -> Result<Vec<ActedMessage>, Rejection> {
-        if sub_queue == SubQueue::TransferDeadLetter {
-            return self.with_outbox(ctx.now, |outbox| outbox.carry_out(sub_queue, act, ctx, step));
-        }
         match act.deed {
             Deed::Delete | Deed::Reschedule(_) => {}
-            Deed::DeadLetter { .. } | Deed::Undefer => {
+            Deed::DeadLetter { .. } | Deed::Undefer | Deed::Resubmit { .. } | Deed::Move { .. } => {
                 return Err(Rejection::invalid_operation(format!(
                     "topic `{}` holds only scheduled messages; delete or reschedule them, or act \
                      on messages of a subscription",
@@ -72,7 +73,11 @@ impl Topic {
                 let at = to.of(slot.enqueued_at, ctx.now);
                 Change::Rescheduled { sequence, at, expires_at: expiry_at(&slot, at) }
             }
-            Deed::Delete | Deed::DeadLetter { .. } | Deed::Undefer => {
+            Deed::Delete
+            | Deed::DeadLetter { .. }
+            | Deed::Undefer
+            | Deed::Resubmit { .. }
+            | Deed::Move { .. } => {
                 step.bytes_freed += u64::from(slot.size);
                 let overlay_count = slot.overlay_count;
                 Change::Removed { sequence, overlay_count, reason: Removal::Cancelled }

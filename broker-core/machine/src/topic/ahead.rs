@@ -324,7 +324,7 @@ impl Topic {
     /// Returns the message to judge; `None` if no rule sees it.
     fn next<'c>(&self, incoming: JudgedMessage<'c>, now: Timestamp) -> Option<NextMessage<'c>> {
         let message = incoming.message();
-        if is_for_later(message, now) {
+        if is_for_later(message, now) || incoming.is_for_one() {
             return None;
         }
         let journey = match incoming {
@@ -454,6 +454,14 @@ impl<'c> JudgedMessage<'c> {
         }
     }
 
+    /// Whether a job sends the message to one subscription, without its rules.
+    const fn is_for_one(self) -> bool {
+        match self {
+            Self::Arrived(arrival) => arrival.is_for_one(),
+            Self::Sent(_) | Self::FromPeer(_) => false,
+        }
+    }
+
     const fn message(self) -> &'c InboundMessage {
         match self {
             Self::Sent(message) => message,
@@ -465,12 +473,15 @@ impl<'c> JudgedMessage<'c> {
 
 /// Bytes of properties that the rules may have to read.
 fn property_bytes(command: &Command, now: Timestamp) -> u64 {
-    let bytes = |message: &InboundMessage| match is_for_later(message, now) {
-        true => 0,
-        // Each message starts again with all rules.
-        false => u64::from(message.envelope.header_size) + 1_024,
+    let bytes = |incoming: JudgedMessage<'_>| {
+        let message = incoming.message();
+        match is_for_later(message, now) || incoming.is_for_one() {
+            true => 0,
+            // Each message starts again with all rules.
+            false => u64::from(message.envelope.header_size) + 1_024,
+        }
     };
-    messages_of(command).map(|incoming| bytes(incoming.message())).sum()
+    messages_of(command).map(bytes).sum()
 }
 
 /// Steps to read a message with `set_bytes` bytes of overlays.

@@ -6,14 +6,17 @@ use super::copies::{InheritedProperties, StagedCopies};
 use super::publish::{AdmissionPlan, Journey, refuse_excess, refuse_large_step};
 use crate::change::{Change, Durability, PublishedContent};
 use crate::command::{InboundMessage, Outcome};
+use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::ids::EntityId;
 use crate::intake::Intake;
 use crate::message::Overlay;
+use crate::rule::{Copy, Selection};
 use crate::slot::Marks;
 use crate::take_over::{self, TakeDecision};
-use crate::transfer::{Admission, Arrival, WhenFull};
-use crate::{Ctx, StepOutput};
+use crate::transfer::{Admission, Arrival, Resent, WhenFull};
+use crate::{Ctx, StepOutput, intake};
 
 /// Maximum bytes of headers that are rewritten in one step, which takes about a millisecond. A
 /// larger header is rewritten by itself.
@@ -36,11 +39,18 @@ impl Topic {
             when_full,
             |(topic, ctx, step, staged, rewritten), arrival| {
                 let journey = journey_of(arrival);
-                if topic.is_unjudged(&arrival.message, &journey) {
+                if !arrival.is_for_one() && topic.is_unjudged(&arrival.message, &journey) {
                     return Ok(TakeDecision::Postpone);
                 }
-                let plan =
-                    topic.admit_arrival(&arrival.message, &journey, step.bytes_added, ctx)?;
+                let plan = topic.admit_arrival(arrival, &journey, step.bytes_added, ctx)?;
+                if arrival.resent.is_some() {
+                    let bytes_max = topic.description.message_bytes_max();
+                    intake::check_resent(&arrival.message, bytes_max, ctx)?;
+                }
+                let id_hash = arrival.message.envelope.message_id_hash;
+                if arrival.resent.is_some() && topic.find_duplicate(id_hash, ctx.now).is_some() {
+                    return Ok(TakeDecision::LeaveDuplicate);
+                }
                 let staged = staged.and(plan.staged(&journey));
                 if staged.exceeded_limit(ctx.limits).is_some() {
                     return Ok(TakeDecision::Postpone);
@@ -102,26 +112,59 @@ impl Topic {
     /// Makes the checks of SND-19 that concern a transfer: status, size, quota, ids.
     fn admit_arrival(
         &self,
-        message: &InboundMessage,
+        arrival: &Arrival,
         journey: &Journey,
         bytes_added: u64,
         ctx: &mut Ctx<'_>,
     ) -> Result<AdmissionPlan, Rejection> {
+        let message = &arrival.message;
         self.refuse_status()?;
         let size_max = self.description.message_bytes_max();
         let size = u64::from(message.envelope.sent_size());
         if size > size_max {
             return Err(Rejection::message_size_exceeded("message", size, size_max));
         }
-        let plan = self.plan(message, journey, self.last_sequence.next(), ctx);
+        let plan = match arrival.resent {
+            Some(Resent { only: Some(only), .. }) => self.plan_for_one(only, message)?,
+            Some(_) | None => self.plan(message, journey, self.last_sequence.next(), ctx),
+        };
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
         refuse_large_step(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
-        self.refuse_over_quota(bytes_added.saturating_add(plan.size_bytes(message, journey)), ctx)?;
+        // A message that only moves within the tree needs no additional room.
+        let is_within = |resent: &Resent| {
+            resent.only.is_some() && self.subscriptions.contains_key(&resent.from)
+        };
+        if !arrival.resent.as_ref().is_some_and(is_within) {
+            let size = plan.size_bytes(message, journey);
+            self.refuse_over_quota(bytes_added.saturating_add(size), ctx)?;
+        }
         let plans = std::slice::from_ref(&plan);
         self.refuse_over_broker_limits(std::slice::from_ref(message), plans, ctx)?;
         self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         Ok(plan)
+    }
+}
+
+impl Topic {
+    /// Plans a message that a job sends to one subscription, without its rules.
+    fn plan_for_one(
+        &self,
+        subscription: EntityId,
+        message: &InboundMessage,
+    ) -> Result<AdmissionPlan, Rejection> {
+        let Some(entry) = self.subscriptions.get(&subscription) else {
+            return Err(Rejection::entity_not_found(self.path()));
+        };
+        if entry.settings.rules.requires_session && message.envelope.session_id.is_none() {
+            let detail = "the subscription requires sessions, and the message has no session id";
+            return Err(Rejection::new(Condition::SessionIdIsNull, detail));
+        }
+        Ok(AdmissionPlan::Publish(Selection {
+            copies: vec![Copy { subscription, changed: None, refusal: None }],
+            selected_by: Some(subscription),
+            ..Selection::default()
+        }))
     }
 }
 

@@ -103,7 +103,7 @@ pub struct Topic {
     duplicates: Option<Box<DuplicateHistory>>,
     /// Messages that other brokers forwarded here recently.
     peers: Peers,
-    /// Last steps of operators' jobs, also of those on messages of the outbox.
+    /// Last steps of operators' jobs, without those on messages of the outbox, which has its own.
     receipts: Receipts,
     /// Messages sent via the topic; created with the first one.
     outbox: Option<Box<Queue>>,
@@ -529,7 +529,8 @@ impl Machine for Topic {
         MemoryUse {
             messages: self.slots.len() as u64,
             duplicate_ids: self.duplicates.as_ref().map_or(0, |history| history.len() as u64)
-                + (self.peers.len() + self.receipts.len()) as u64,
+                + (self.peers.len() + self.receipts.len()) as u64
+                + self.outbox.as_ref().map_or(0, |outbox| outbox.receipt_count()) as u64,
             delayed: self.slots.len() as u64,
             rules: self.matcher.rule_count() as u64,
             sessions: 0,

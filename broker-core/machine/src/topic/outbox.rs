@@ -6,7 +6,7 @@
 //! the topic's sequence, and has its records in the topic's space. A topic without it has no cost.
 
 use super::Topic;
-use crate::command::{Command, OperatorCommand};
+use crate::command::Command;
 use crate::idle::IdleDetection as _;
 use crate::ids::SequenceNumber;
 use crate::path::SubQueue;
@@ -26,14 +26,10 @@ impl Topic {
     /// commands about messages in transfer.
     pub(super) const fn is_for_outbox(&self, sub_queue: SubQueue, command: &Command) -> bool {
         match sub_queue {
-            // A commit names the sub-queue of each part. An inquiry creates no outbox. The topic
-            // keeps the receipts of jobs.
-            SubQueue::TransferDeadLetter => !matches!(
-                command,
-                Command::Commit { .. }
-                    | Command::Inspect(_)
-                    | Command::OfOperator(OperatorCommand::Act(_) | OperatorCommand::ForgetJob(_))
-            ),
+            // A commit names the sub-queue of each part. An inquiry creates no outbox.
+            SubQueue::TransferDeadLetter => {
+                !matches!(command, Command::Commit { .. } | Command::Inspect(_))
+            }
             SubQueue::DeadLetter => false,
             SubQueue::Main => {
                 // Receivers of the transfer dead-letter queue end with the last two commands.

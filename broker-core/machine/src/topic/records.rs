@@ -11,6 +11,7 @@ use crate::change::codec::{self, RecordKey, write_rule};
 use crate::change::{Change, Durability, PublishedContent, SubscriptionCopy, TopicChange};
 use crate::description::SubscriptionDescription;
 use crate::ids::{EntityId, SequenceNumber};
+use crate::path::SubQueue;
 use crate::record::{Batch, Key};
 use crate::rule::{Rule, RuleDescription};
 use crate::time::Timestamp;
@@ -89,8 +90,8 @@ impl Topic {
                     write_copies(copies, Source::New(content.as_bytes()), batch);
                 }
                 PublishedContent::Transferred(origin) => {
-                    let source = match &origin.contents {
-                        Some(contents) => Source::New(&contents.content),
+                    let source = match origin.stored_content() {
+                        Some(content) => Source::New(content),
                         None => Source::Of(origin.key),
                     };
                     write_copies(copies, source, batch);
@@ -226,7 +227,11 @@ impl Topic {
                 self.peers.remember(source, record);
             }
             RecordKey::Receipt(job) => {
-                self.receipts.keep(codec::read_receipt(job, value).map_err(corrupt)?);
+                let receipt = codec::read_receipt(job, value).map_err(corrupt)?;
+                if receipt.sub_queue == SubQueue::TransferDeadLetter {
+                    return self.with_outbox(Timestamp::NONE, |outbox| outbox.restore(key, value));
+                }
+                self.receipts.keep(receipt);
             }
             RecordKey::Rule | RecordKey::SessionState => {
                 return Err(corrupt("record of a subscription or a queue in the space of a topic"));

@@ -210,6 +210,9 @@ fn counted(command: &Command) -> (u64, u64) {
                 Deed::DeadLetter { reason, description } => {
                     reason.iter().chain(description).map(|text| text.len() as u64).sum()
                 }
+                Deed::Resubmit { edit, .. } | Deed::Move { edit, .. } => {
+                    edit.as_ref().map_or(0, |edit| edit.changes.as_bytes().len() as u64)
+                }
                 Deed::Delete | Deed::Undefer | Deed::Reschedule(_) => 0,
             };
             let count = act.sequences.len() as u64;

@@ -13,7 +13,7 @@
 //! | 11 overlay | number (8), index (2) | nothing; the content is the overlay |
 //! | 20 message id | bucket (8), hash (16) | accepted at (8), number if scheduled (8) |
 //! | 21 forwarded by a peer | broker (16), entity (8), sub-queue (1), place (2) | ordinal (8), number (8), enqueued at (8), taken at (8) |
-//! | 22 receipt of a job | job (16) | step (8), at (8), sub-queue (1), then for each message: number (8), result (1) |
+//! | 22 receipt of a job | job (16) | step (8), at (8), sub-queue (1), hash of the deed (8), the route of version 2: whether it resubmits (1), destination, whether it edits (1), length of the changes (4), changes; then for each message: number (8), result (1) |
 //! | 30 session state | keyed hash of the session id (16) | set at (8), size (8), session id; the content is the state |
 //!
 //! In the namespace's space:

@@ -1,7 +1,10 @@
 //! One step of an operator's job: a deed on messages of a sub-queue that are named by number
 //! (CON-12, CON-15). The console and the command line send it to an entity; a job repeats it.
 
+use std::sync::Arc;
+
 use crate::ids::{JobId, SequenceNumber};
+use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -9,6 +12,8 @@ use crate::time::{TimeSpan, Timestamp};
 pub const ACT_COUNT_MAX: usize = 256;
 /// Maximum number of jobs whose receipts an entity keeps.
 pub const RECEIPT_COUNT_MAX: usize = 8;
+/// Maximum bytes of the changes of an [`Edit`].
+pub const EDIT_BYTES_MAX: u32 = 8 << 10;
 /// Age from which a receipt makes way for the receipt of another job.
 pub const RECEIPT_AGE_MAX: TimeSpan = TimeSpan::from_days(1);
 
@@ -35,7 +40,8 @@ pub struct JobStep {
     pub number: u64,
 }
 
-/// Change of a message that an operator asks for. Delivery counts and numbers of the messages stay.
+/// Change of a message that an operator asks for. Delivery counts and numbers of the messages stay,
+/// unless they leave.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
     /// Removes the message, in any state.
@@ -51,6 +57,45 @@ pub enum Deed {
     Undefer,
     /// Gives a scheduled message another instant. Its time to live counts from the new one.
     Reschedule(NewInstant),
+    /// Sends an active message again, without the facts of its dead-lettering. It leaves when it is
+    /// stored at its destination. Only a job sends messages.
+    Resubmit {
+        /// Queue, topic or subscription; absent if each message returns to the entity in which it
+        /// was dead-lettered.
+        to: Option<Box<str>>,
+        /// Changes on the way.
+        edit: Option<Arc<Edit>>,
+    },
+    /// Sends an active message to another queue, topic or subscription, as [`Deed::Resubmit`] does.
+    /// It keeps the facts of its dead-lettering.
+    Move {
+        /// The queue, topic or subscription.
+        to: Box<str>,
+        /// Changes on the way.
+        edit: Option<Arc<Edit>>,
+    },
+}
+
+/// Changes of each message that a job sends, the same for all (CON-16). Everything else stays byte
+/// for byte.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Edit {
+    /// Application properties to set or remove, and broker properties to set or unset.
+    pub changes: Overlay,
+    /// Whether each message gets a new MessageId.
+    pub new_id: bool,
+}
+
+/// Way of the messages of a step to their destination.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Queue, topic or subscription; absent if each message goes to the entity in which it was
+    /// dead-lettered before it was forwarded.
+    pub to: Option<Arc<str>>,
+    /// Whether the facts of the dead-lettering are removed.
+    pub is_resubmit: bool,
+    /// Changes on the way.
+    pub edit: Option<Arc<Edit>>,
 }
 
 /// New instant of a scheduled message. An instant that has passed delivers it now.
@@ -83,6 +128,22 @@ pub enum ActResult {
     Expired,
     /// The header of the message has no room for reason and description.
     TooLarge,
+    /// The message is on its way to its destination. A repetition of the step reports its result.
+    Leaving,
+    /// The destination does not exist, or the message names none.
+    NoDestination,
+    /// The status of the destination forbids sending.
+    DestinationDisabled,
+    /// The destination, or the broker, has no room for the message. A job waits for it.
+    DestinationFull,
+    /// The destination takes no message of this size.
+    DestinationTooSmall,
+    /// The destination requires sessions, and the message has none.
+    NoSession,
+    /// The destination detects duplicates, and has or had a message with this id.
+    Duplicate,
+    /// The destination does not take the message for another reason.
+    Refused,
 }
 
 /// Result of a step for the message of a number.
@@ -106,6 +167,9 @@ pub struct Receipt {
     pub sub_queue: SubQueue,
     /// Hash of its deed and of whether it breaks locks.
     pub deed_hash: u64,
+    /// Way of its messages that are leaving. A message that is leaving and no longer exists is at
+    /// its destination.
+    pub route: Option<Route>,
     /// Its messages, in the order of the command.
     pub messages: Vec<ActedMessage>,
 }
@@ -126,7 +190,7 @@ impl NewInstant {
 
 impl ActResult {
     /// All results, in the order of their codes in receipts.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 15] = [
         Self::Done,
         Self::NotFound,
         Self::Locked,
@@ -134,6 +198,14 @@ impl ActResult {
         Self::Busy,
         Self::Expired,
         Self::TooLarge,
+        Self::Leaving,
+        Self::NoDestination,
+        Self::DestinationDisabled,
+        Self::DestinationFull,
+        Self::DestinationTooSmall,
+        Self::NoSession,
+        Self::Duplicate,
+        Self::Refused,
     ];
 }
 
@@ -146,7 +218,35 @@ impl Deed {
                 let bytes = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
                 (bytes(reason) + bytes(description)) as u64
             }
+            Self::Resubmit { edit, .. } | Self::Move { edit, .. } => {
+                edit.as_ref().map_or(0, |edit| u64::from(edit.changes.size_bytes()))
+            }
             Self::Delete | Self::Undefer | Self::Reschedule(_) => 0,
+        }
+    }
+
+    /// Whether the deed sends each message to a destination, so that only a job does it.
+    #[must_use]
+    pub const fn sends(&self) -> bool {
+        matches!(self, Self::Resubmit { .. } | Self::Move { .. })
+    }
+
+    /// The destination that the deed names.
+    #[must_use]
+    pub fn destination(&self) -> Option<&str> {
+        match self {
+            Self::Resubmit { to, .. } => to.as_deref(),
+            Self::Move { to, .. } => Some(to),
+            Self::Delete | Self::DeadLetter { .. } | Self::Undefer | Self::Reschedule(_) => None,
+        }
+    }
+
+    /// The changes that the deed makes on each message that it sends.
+    #[must_use]
+    pub const fn edit(&self) -> Option<&Arc<Edit>> {
+        match self {
+            Self::Resubmit { edit, .. } | Self::Move { edit, .. } => edit.as_ref(),
+            Self::Delete | Self::DeadLetter { .. } | Self::Undefer | Self::Reschedule(_) => None,
         }
     }
 }

@@ -116,6 +116,12 @@ fn deed_text(deed: &Deed) -> (&'static str, String) {
         Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
         Deed::Reschedule(NewInstant::Earlier(by)) => ("reschedule", format!(", {by} earlier")),
         Deed::Reschedule(NewInstant::Now) => ("reschedule", ", to now".to_owned()),
+        Deed::Resubmit { .. } | Deed::Move { .. } => {
+            let word = if matches!(deed, Deed::Move { .. }) { "move" } else { "resubmit" };
+            let to = deed.destination().map(|to| format!(", to {to:?}")).unwrap_or_default();
+            let edited = if deed.edit().is_some() { ", edited" } else { "" };
+            (word, format!("{to}{edited}"))
+        }
     }
 }
 

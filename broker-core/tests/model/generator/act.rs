@@ -33,7 +33,8 @@ impl Generator {
         };
         let numbers = self.numbers(&fitting, view.last_sequence);
         let sequences = numbers.into_iter().map(SequenceNumber).collect();
-        let step = self.random.percent(50).then(|| {
+        let needs_step = deed.sends() && self.random.percent(90);
+        let step = (needs_step || self.random.percent(50)).then(|| {
             let number = self.next_step + 1;
             self.next_step = number;
             JobStep { job: self.job(), number }
@@ -53,7 +54,9 @@ impl Generator {
 
     fn deed(&mut self, view: &View) -> Deed {
         let text = |length: usize| -> Box<str> { "d".repeat(length).into() };
-        match self.random.below(9) {
+        match self.random.below(12) {
+            9 => Deed::Move { to: "elsewhere".into(), edit: None },
+            10 | 11 => Deed::Resubmit { to: None, edit: None },
             0 | 1 => Deed::Delete,
             2..=4 => Deed::DeadLetter {
                 reason: self.random.percent(70).then(|| text(self.random.pick(&[0, 7, 900]))),

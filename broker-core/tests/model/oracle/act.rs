@@ -29,6 +29,9 @@ impl Oracle {
         if (0..numbers.len()).any(|at| numbers[..at].contains(&numbers[at])) {
             return refuse(Condition::ArgumentError);
         }
+        if act.deed.sends() && act.step.is_none() {
+            return refuse(Condition::ArgumentError);
+        }
         let known = act.step.and_then(|step| self.receipts.get(&step.job)).cloned();
         if let (Some(step), Some(receipt)) = (act.step, &known)
             && step.number <= receipt.number
@@ -44,6 +47,13 @@ impl Oracle {
             }
             self.reach("CON-15 repeated");
             return Ok(Some(Reply::Acted(receipt.results.clone())));
+        }
+        let is_leaving = |receipt: &Receipt| {
+            receipt.results.iter().any(|(_, result)| *result == ActResult::Leaving)
+        };
+        if known.as_ref().is_some_and(is_leaving) {
+            self.reach("CON-15 leaving");
+            return refuse(Condition::ServerBusy);
         }
         let mut conditions = Vec::new();
         if act.step.is_some() && known.is_none() && self.receipts.len() == 8 {
@@ -144,9 +154,37 @@ impl Oracle {
                 let at = message.enqueued_at;
                 message.expires_at = message.time_to_live.map(|span| at.plus(span));
             }
-            Deed::DeadLetter { .. } | Deed::Undefer | Deed::Reschedule(_) => {
-                return ActResult::WrongState;
+            Deed::Resubmit { .. } | Deed::Move { .. }
+                if matches!(
+                    state,
+                    State::Available
+                        | State::Delayed
+                        | State::Locked
+                        | State::DlqAvailable
+                        | State::DlqDelayed
+                        | State::DlqLocked
+                ) =>
+            {
+                if is_main_state(state) && self.is_expired(&self.messages[index]) {
+                    return ActResult::Expired;
+                }
+                if matches!(state, State::Delayed | State::DlqDelayed) {
+                    self.reach("CON-12 delayed");
+                    return ActResult::Busy;
+                }
+                let message = &mut self.messages[index];
+                message.state = match place(state) {
+                    SubQueue::Main => State::Available,
+                    SubQueue::DeadLetter | SubQueue::TransferDeadLetter => State::DlqAvailable,
+                };
+                (message.lock, message.in_flight, message.leaving) = (None, true, true);
+                return ActResult::Leaving;
             }
+            Deed::DeadLetter { .. }
+            | Deed::Undefer
+            | Deed::Reschedule(_)
+            | Deed::Resubmit { .. }
+            | Deed::Move { .. } => return ActResult::WrongState,
         }
         let message = &mut self.messages[index];
         message.lock = None;
@@ -154,6 +192,61 @@ impl Oracle {
         message.in_flight = true;
         ActResult::Done
     }
+}
+
+impl Oracle {
+    /// CON-15, CON-17: each message of a step that is durable arrives at its destination, or returns
+    /// to its place if the destination refuses it. After a full destination, all others return.
+    pub(super) fn end_sends(&mut self) {
+        let (mut gone, mut stayed) = (Vec::new(), Vec::new());
+        for receipt in self.receipts.values_mut() {
+            let mut leaving: Vec<_> = receipt
+                .results
+                .iter_mut()
+                .filter(|(_, result)| *result == ActResult::Leaving)
+                .collect();
+            leaving.sort_by_key(|one| one.0);
+            let mut is_full = false;
+            for (number, result) in leaving {
+                let decided = destination_of_model(*number);
+                *result = if is_full { ActResult::DestinationFull } else { decided };
+                is_full |= *result == ActResult::DestinationFull;
+                match result {
+                    ActResult::Done => gone.push(*number),
+                    _ => stayed.push((*number, *result)),
+                }
+            }
+        }
+        for message in self.messages.iter_mut().filter(|message| message.leaving) {
+            (message.leaving, message.in_flight) = (false, false);
+            if gone.contains(&message.sequence) {
+                message.state = State::Gone;
+            }
+        }
+        if !gone.is_empty() {
+            self.reach("CON-15 sent");
+        }
+        for (_, result) in stayed {
+            self.reach(match result {
+                ActResult::DestinationFull => "CON-17 full",
+                _ => "CON-17",
+            });
+        }
+    }
+}
+
+/// Result of a message at the destination of the model, which decides by number.
+pub fn destination_of_model(number: u64) -> ActResult {
+    match number % 8 {
+        0..=3 => ActResult::Done,
+        4 | 5 => ActResult::Duplicate,
+        6 => ActResult::NoSession,
+        _ => ActResult::DestinationFull,
+    }
+}
+
+fn is_main_state(state: State) -> bool {
+    place(state) == SubQueue::Main
 }
 
 /// The properties that a dead letter gets, as from a receiver (SET-06).

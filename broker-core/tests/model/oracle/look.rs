@@ -61,7 +61,8 @@ impl Oracle {
                 (HeadStart::After(last), true) => number < last.sequence.0,
             };
             let row = self.inspected(message);
-            if message.in_flight || !is_in_range || !query.states.contains(row.state) {
+            let is_hidden = message.in_flight && !message.leaving;
+            if is_hidden || !is_in_range || !query.states.contains(row.state) {
                 continue;
             }
             has_more = rows.len() as u64 == u64::from(query.count_max);
@@ -80,6 +81,7 @@ impl Oracle {
         Inspected {
             sequence: message.sequence,
             state: match message.state {
+                _ if message.leaving => HeadState::Transferring,
                 State::Locked
                 | State::LockedDeferred
                 | State::DlqLocked
@@ -228,6 +230,8 @@ impl Oracle {
         let mut size_bytes = 0;
         for message in &self.messages {
             match message.state {
+                // LIF-05.
+                _ if message.leaving => counts.transfer += 1,
                 State::Scheduled => counts.scheduled += 1,
                 State::Available | State::Locked => counts.active += 1,
                 // RTY-11: it counts in both.

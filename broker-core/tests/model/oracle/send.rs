@@ -131,6 +131,7 @@ impl Oracle {
             lock: None,
             delayed_until: None,
             in_flight: true,
+            leaving: false,
         });
         sequence
     }

@@ -77,7 +77,7 @@ impl World {
         self.clock.while_short_waits_pass(stop).await.unwrap();
     }
 
-    async fn call(&self, path: &str, command: Command) -> Outcome {
+    pub async fn call(&self, path: &str, command: Command) -> Outcome {
         self.broker.entity(path).unwrap().call(command).await.unwrap()
     }
 
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    async fn heads(&self, path: &str) -> Vec<Head> {
+    pub async fn heads(&self, path: &str) -> Vec<Head> {
         let query = HeadQuery { count_max: 500, ..HeadQuery::default() };
         let question = Management::Inspect(Box::new(Question::Heads(query)));
         match self.access.manage(path, question).await.unwrap() {

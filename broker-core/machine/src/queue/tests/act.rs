@@ -12,12 +12,12 @@ use crate::slot::SlotState;
 
 const MAIN: SubQueue = SubQueue::Main;
 
-fn act(numbers: &[u64], deed: Deed) -> Act {
+pub(super) fn act(numbers: &[u64], deed: Deed) -> Act {
     let sequences = numbers.iter().copied().map(SequenceNumber).collect();
     Act { step: None, sequences, deed, breaks_locks: false }
 }
 
-fn of_job(job: u128, number: u64, act: Act) -> Act {
+pub(super) fn of_job(job: u128, number: u64, act: Act) -> Act {
     Act { step: Some(JobStep { job: JobId(job), number }), ..act }
 }
 
@@ -25,7 +25,11 @@ fn dead_letter(reason: &str) -> Deed {
     Deed::DeadLetter { reason: Some(reason.into()), description: None }
 }
 
-fn ask(stand: &mut Stand, sub_queue: SubQueue, act: Act) -> Result<Vec<ActResult>, Condition> {
+pub(super) fn ask(
+    stand: &mut Stand,
+    sub_queue: SubQueue,
+    act: Act,
+) -> Result<Vec<ActResult>, Condition> {
     let answer = operate(stand, sub_queue, OperatorCommand::Act(Box::new(act)));
     stand.queue.check_invariants().unwrap();
     answer.map(|outcome| match outcome {
@@ -34,11 +38,11 @@ fn ask(stand: &mut Stand, sub_queue: SubQueue, act: Act) -> Result<Vec<ActResult
     })
 }
 
-fn results(stand: &mut Stand, sub_queue: SubQueue, act: Act) -> Vec<ActResult> {
+pub(super) fn results(stand: &mut Stand, sub_queue: SubQueue, act: Act) -> Vec<ActResult> {
     ask(stand, sub_queue, act).unwrap()
 }
 
-fn forget(stand: &mut Stand, job: u128) {
+pub(super) fn forget(stand: &mut Stand, job: u128) {
     let done = operate(stand, MAIN, OperatorCommand::ForgetJob(JobId(job))).unwrap();
     assert!(matches!(done, Outcome::Done));
 }

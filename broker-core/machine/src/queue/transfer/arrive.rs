@@ -61,9 +61,7 @@ impl Queue {
             &mut (&mut *self, &mut *ctx, step),
             messages,
             when_full,
-            |(queue, ctx, step), arrival| {
-                queue.admit_arrival(&arrival.message, ctx, step).map(TakeDecision::Take)
-            },
+            |(queue, ctx, step), arrival| queue.judge_arrival(arrival, ctx, step),
             |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
         );
         if admissions.contains(&Admission::Accepted) {
@@ -72,11 +70,33 @@ impl Queue {
         Answer::after_commit(Outcome::Admitted(admissions))
     }
 
+    /// Decides about a message of another entity, or of this one if a job sends it. A message that
+    /// is here already needs no additional room (CON-17).
+    fn judge_arrival(
+        &self,
+        arrival: &Arrival,
+        ctx: &Ctx<'_>,
+        step: &StepOutput,
+    ) -> Result<TakeDecision<()>, Rejection> {
+        let message = &arrival.message;
+        let needs_room = arrival.resent.is_none_or(|resent| resent.from != self.id);
+        self.admit_arrival(message, needs_room, ctx, step)?;
+        if arrival.resent.is_some() {
+            intake::check_resent(message, self.message_bytes_max(), ctx)?;
+        }
+        let id_hash = message.envelope.message_id_hash;
+        if arrival.resent.is_some() && self.find_duplicate(id_hash, ctx.now).is_some() {
+            return Ok(TakeDecision::LeaveDuplicate);
+        }
+        Ok(TakeDecision::Take(()))
+    }
+
     /// Makes the checks of SND-19 that concern a transfer: status, size, session, quota. The limits
     /// of the sending client were checked when the message was sent.
     pub(super) fn admit_arrival(
         &self,
         message: &InboundMessage,
+        needs_room: bool,
         ctx: &Ctx<'_>,
         step: &StepOutput,
     ) -> Result<(), Rejection> {
@@ -89,7 +109,9 @@ impl Queue {
         let size = u64::from(message.envelope.size);
         let message = std::slice::from_ref(message);
         self.refuse_without_session(message, Condition::SessionIdIsNull)?;
-        self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
+        if needs_room {
+            self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
+        }
         intake::refuse_too_many_delayed(message, ctx)?;
         self.refuse_too_many_sessions(message, ctx)?;
         self.refuse_full_history(message, ctx)

@@ -14,7 +14,7 @@ use crate::transfer::{Departure, ListNumber};
 use crate::{Ctx, Machine, StepOutput};
 
 /// Delay before a list is offered again whose result is unknown.
-const RETRY: TimeSpan = TimeSpan::from_seconds(1);
+pub(super) const RETRY: TimeSpan = TimeSpan::from_seconds(1);
 /// Delay before refused dead letters are offered again (FWD-28).
 const DEAD_LETTER_RETRY: TimeSpan = TimeSpan::from_seconds(30);
 /// Maximum delay after a failure of a forwarder. The delay starts with one second and doubles with
@@ -43,6 +43,9 @@ impl Queue {
     ) -> Answer {
         let done = Answer::Now(Outcome::Done, Gate::Open);
         let Some((exit, list)) = self.take_list(number) else { return done };
+        if let Exit::Job(job) = exit {
+            return self.end_list_of_job(job, list, departures, ctx, step);
+        }
         let destination = self.list_destination(&exit);
         let mut wait: Option<TimeSpan> = None;
         let (mut has_failed, mut has_left) = (false, false);
@@ -98,6 +101,7 @@ impl Queue {
             Exit::Messages => self.description.forward_to.as_deref(),
             Exit::DeadLetters => self.description.forward_dead_lettered_messages_to.as_deref(),
             Exit::Pending(destination) => Some(&**destination),
+            Exit::Job(_) => None,
         };
         text.unwrap_or("the destination").to_owned()
     }
@@ -129,7 +133,7 @@ impl Queue {
                 self.transfers.block_until(exit, ctx.stage);
                 NextOffer::Continue
             }
-            Departure::NotTried | Departure::Unknown => {
+            Departure::NotTried | Departure::Unknown | Departure::Duplicate => {
                 self.thaw(sequence);
                 NextOffer::After(RETRY)
             }

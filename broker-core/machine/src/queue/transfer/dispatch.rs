@@ -41,6 +41,12 @@ impl Queue {
                 self.hand_over_at(&exit, moves, ctx, step);
             }
         }
+        for job in self.transfers.jobs_with_messages() {
+            let exit = Exit::Job(job);
+            if self.is_ready(&exit, ctx.now) {
+                self.hand_over_at(&exit, moves, ctx, step);
+            }
+        }
         let mut due_turns = DUE_TURNS_PER_STEP.min(*moves);
         *moves -= due_turns;
         self.transfers.give_due_turns(ctx.now, &mut due_turns);
@@ -96,6 +102,7 @@ impl Queue {
                     && self.description.status.allows_receive()
             }
             Exit::Pending(_) => true,
+            Exit::Job(_) => first.is_none_or(|first| self.may_leave(first)),
         }
     }
 
@@ -106,6 +113,7 @@ impl Queue {
                 self.description.forward_dead_lettered_messages_to.as_deref().map(Arc::from)
             }
             Exit::Pending(destination) => Some(Arc::clone(destination)),
+            Exit::Job(job) => Some(self.receipts.get(*job)?.route.clone()?.to.unwrap_or_default()),
         }
     }
 
@@ -113,6 +121,7 @@ impl Queue {
     pub(in crate::queue) fn transfer_deadline(&self) -> Option<Timestamp> {
         [Exit::Messages, Exit::DeadLetters]
             .into_iter()
+            .chain(self.transfers.jobs_with_messages().into_iter().map(Exit::Job))
             .filter(|exit| self.is_open(exit))
             .filter_map(|exit| self.transfers.backlog(&exit))
             .filter(|backlog| backlog.can_have_list())
@@ -129,6 +138,11 @@ impl Queue {
         step: &mut StepOutput,
     ) {
         let Some(destination) = self.destination(exit) else { return };
+        let receipt = match exit {
+            Exit::Job(job) => self.receipts.get(*job),
+            Exit::Messages | Exit::DeadLetters | Exit::Pending(_) => None,
+        };
+        let receipt = receipt.map(|receipt| (receipt.sub_queue, receipt.route.clone()));
         let halvings = self.transfers.backlog(exit).map_or(0, |backlog| backlog.halvings);
         let count_max = LIST_COUNT_MAX >> halvings;
         let mut messages = Vec::new();
@@ -142,7 +156,7 @@ impl Queue {
             if *exit == Exit::Messages && self.is_expired(&slot, ctx.now) {
                 break;
             }
-            if slot.hops >= self.config.forwarding.hop_count_max {
+            if receipt.is_none() && slot.hops >= self.config.forwarding.hop_count_max {
                 *moves -= 1;
                 self.dead_letter_for_hops(sequence, &destination, ctx, step);
                 continue;
@@ -178,19 +192,21 @@ impl Queue {
         self.transfers.begin_list(exit, List { number, sequences });
         step.effects.push(Effect::HandOver(Box::new(HandOver {
             list: number,
-            sub_queue: match exit {
-                Exit::Messages | Exit::Pending(_) => SubQueue::Main,
-                Exit::DeadLetters => SubQueue::DeadLetter,
+            sub_queue: match (exit, &receipt) {
+                (_, Some((sub_queue, _))) => *sub_queue,
+                (Exit::DeadLetters, None) => SubQueue::DeadLetter,
+                (Exit::Messages | Exit::Pending(_) | Exit::Job(_), None) => SubQueue::Main,
             },
             destination,
             source: self.path().into(),
             when_full: match exit {
-                Exit::DeadLetters => WhenFull::Stop,
+                Exit::DeadLetters | Exit::Job(_) => WhenFull::Stop,
                 Exit::Messages | Exit::Pending(_) if self.config.forwarding.holds_when_full => {
                     WhenFull::Stop
                 }
                 Exit::Messages | Exit::Pending(_) => WhenFull::Refuse,
             },
+            route: receipt.and_then(|(_, route)| route),
             messages,
         })));
     }

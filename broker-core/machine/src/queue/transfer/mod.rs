@@ -11,6 +11,9 @@
 //! After a list, these messages wait again (`depart.rs`): not tried, not admitted for a reason that
 //! may pass, postponed, failed below MaxDeliveryCount, or of unknown outcome.
 //!
+//! Messages that a job sends leave in the same way, but are frozen while they wait, and return to
+//! receivers if they are refused (`job.rs`).
+//!
 //! Each exit has a backlog, with at most one list in transit. So messages from one source arrive at
 //! one destination in their order (FWD-10), for any result of a list. A list takes all messages
 //! that wait meanwhile, up to 256 messages or 4 MiB, and costs one append. After a list that was
@@ -20,6 +23,7 @@
 mod arrive;
 mod depart;
 mod dispatch;
+mod job;
 mod peer;
 mod pending;
 #[cfg(test)]
@@ -33,7 +37,7 @@ use self::turns::{Position, Turns};
 use super::{COMMAND_MOVES_MAX, Queue};
 use crate::StageNumber;
 use crate::error::Rejection;
-use crate::ids::SequenceNumber;
+use crate::ids::{JobId, SequenceNumber};
 use crate::path::SubQueue;
 use crate::sequence_set::SequenceSet;
 #[cfg(test)]
@@ -54,6 +58,8 @@ enum Exit {
     DeadLetters,
     /// To the destination that a sender named.
     Pending(Arc<str>),
+    /// By the step of a job.
+    Job(JobId),
 }
 
 /// Messages that wait at one exit. The backlog of a named destination is created with its first
@@ -111,6 +117,8 @@ pub(super) struct Transfers {
     messages: Backlog,
     dead_letters: Backlog,
     pending: BTreeMap<Arc<str>, Backlog>,
+    /// Messages of jobs whose receipts say that they are leaving. They are frozen while they wait.
+    jobs: BTreeMap<JobId, Backlog>,
     /// Named destinations with work.
     turns: Turns,
     /// Named destinations that wait for a stage ([`Backlog::blocked_until`]), in the order of
@@ -144,6 +152,7 @@ impl Transfers {
                 looks::count();
                 self.pending.get(destination)
             }
+            Exit::Job(job) => self.jobs.get(job),
         }
     }
 
@@ -153,6 +162,7 @@ impl Transfers {
             Exit::Messages => Some(alter(&mut self.messages)),
             Exit::DeadLetters => Some(alter(&mut self.dead_letters)),
             Exit::Pending(destination) => self.alter_pending(destination, alter),
+            Exit::Job(job) => self.jobs.get_mut(job).map(alter),
         }
     }
 
@@ -161,8 +171,14 @@ impl Transfers {
     /// the backlog ([`Self::forget_idle`]). Without its backlog the list would stay frozen
     /// permanently.
     fn begin_list(&mut self, exit: &Exit, list: List) {
-        if let Exit::Pending(destination) = exit {
-            self.pending.entry(Arc::clone(destination)).or_default();
+        match exit {
+            Exit::Messages | Exit::DeadLetters => {}
+            Exit::Pending(destination) => {
+                self.pending.entry(Arc::clone(destination)).or_default();
+            }
+            Exit::Job(job) => {
+                self.jobs.entry(*job).or_default();
+            }
         }
         self.alter(exit, |backlog| backlog.list = Some(list));
     }
@@ -192,7 +208,7 @@ impl Transfers {
         let named = self.pending.values();
         #[cfg(test)]
         let named = named.inspect(|_| looks::count());
-        [&self.messages, &self.dead_letters].into_iter().chain(named)
+        [&self.messages, &self.dead_letters].into_iter().chain(named).chain(self.jobs.values())
     }
 
     /// Gives turns to destinations whose delay has passed. Each is a move.
@@ -209,6 +225,9 @@ impl Transfers {
     pub(super) fn withdraw(&mut self, sequence: SequenceNumber) {
         self.messages.waiting.remove(sequence);
         self.dead_letters.waiting.remove(sequence);
+        for backlog in self.jobs.values_mut() {
+            backlog.waiting.remove(sequence);
+        }
         for messages in &mut self.to_reoffer {
             messages.remove(sequence);
         }
@@ -238,7 +257,32 @@ impl Transfers {
                 }
                 self.turns.update(destination, backlog);
             }
+            Exit::Job(job) => self.jobs.entry(*job).or_default().blocked_until = Some(stage),
         }
+    }
+
+    /// Lets a frozen message wait at the exit of a job.
+    fn wait_for_job(&mut self, job: JobId, sequence: SequenceNumber) {
+        self.jobs.entry(job).or_default().waiting.insert(sequence);
+    }
+
+    /// Takes the messages that wait at the exit of a job.
+    fn take_waiting(&mut self, job: JobId) -> Vec<SequenceNumber> {
+        let Some(backlog) = self.jobs.get_mut(&job) else { return Vec::new() };
+        std::mem::take(&mut backlog.waiting).iter_from(SequenceNumber(0)).collect()
+    }
+
+    /// Removes the exit of a job without waiting messages, list or unfinished stage.
+    fn forget_idle_job(&mut self, job: JobId) {
+        if self.jobs.get(&job).is_some_and(Backlog::is_idle) {
+            self.jobs.remove(&job);
+        }
+    }
+
+    /// Jobs whose messages wait; an entity keeps few receipts.
+    fn jobs_with_messages(&self) -> Vec<JobId> {
+        let waits = self.jobs.iter().filter(|(_, backlog)| !backlog.waiting.is_empty());
+        waits.map(|(job, _)| *job).collect()
     }
 
     /// Removes a pending message from the waiting set; it stays pending.
@@ -316,6 +360,10 @@ impl Transfers {
         }
         self.messages.stored(stage);
         self.dead_letters.stored(stage);
+        self.jobs.retain(|_, backlog| {
+            backlog.stored(stage);
+            !backlog.is_idle()
+        });
         while self.blocked.front().is_some_and(|(carried_by, _)| *carried_by <= stage)
             && let Some((_, destination)) = self.blocked.pop_front()
         {
@@ -355,11 +403,15 @@ impl Transfers {
         self.destinations.range(..=from).rev().map(|(sequence, _)| *sequence)
     }
 
-    /// Iterates over the messages of all lists in transit.
+    /// Iterates over the messages of all lists in transit, and of jobs, which are frozen while they
+    /// wait.
     pub(super) fn under_way(&self) -> impl Iterator<Item = SequenceNumber> {
+        let of_jobs = self.jobs.values();
+        let of_jobs = of_jobs.flat_map(|backlog| backlog.waiting.iter_from(SequenceNumber(0)));
         self.backlogs()
             .filter_map(|backlog| backlog.list.as_ref())
             .flat_map(|list| list.sequences.iter().copied())
+            .chain(of_jobs)
     }
 
     /// Checks the indexes of lists and stages against all exits.
@@ -368,7 +420,8 @@ impl Transfers {
             self.pending.iter().map(|(to, backlog)| (Exit::Pending(Arc::clone(to)), backlog));
         let own = [(Exit::Messages, &self.messages), (Exit::DeadLetters, &self.dead_letters)];
         let mut list_count = 0;
-        for (exit, backlog) in own.into_iter().chain(named) {
+        let of_jobs = self.jobs.iter().map(|(job, backlog)| (Exit::Job(*job), backlog));
+        for (exit, backlog) in own.into_iter().chain(named).chain(of_jobs) {
             let Some(list) = &backlog.list else { continue };
             list_count += 1;
             if self.lists.get(&list.number) != Some(&exit) {
@@ -402,6 +455,7 @@ impl Queue {
     pub(super) fn is_source(&self) -> bool {
         FORWARDED.into_iter().any(|which| self.is_forwarding(which))
             || self.transfers.pending_count() > 0
+            || !self.transfers.jobs.is_empty()
     }
 
     /// Whether forwarding takes messages of the main queue, as a receiver does (FWD-07, ENT-27).

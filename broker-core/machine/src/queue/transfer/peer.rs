@@ -56,7 +56,7 @@ impl Queue {
             return Ok(());
         }
         take_over::refuse_hops_of_peer(hops, self.config.forwarding.hop_count_max)?;
-        self.admit_arrival(&message, ctx, step)?;
+        self.admit_arrival(&message, true, ctx, step)?;
         // The other broker checked it when it was sent, but under its own limits.
         intake::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
         intake::refuse_without_room(ctx)?;

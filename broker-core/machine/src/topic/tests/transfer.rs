@@ -40,6 +40,7 @@ fn arrival(number: u64, message: InboundMessage) -> Arrival {
             overlays: Box::default(),
             contents: None,
         },
+        resent: None,
     }
 }
 
@@ -58,6 +59,7 @@ impl Stand {
                 rejection.detail().clone_into(&mut why);
                 '-'
             }
+            Admission::Duplicate => '=',
             Admission::NotTried => '.',
         });
         (said.collect(), why)

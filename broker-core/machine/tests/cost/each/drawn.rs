@@ -6,7 +6,7 @@ use bytes::Bytes;
 use peeklock_machine::Machine as _;
 use peeklock_machine::queue::Queue;
 use peeklock_model::command::{
-    Act, Command, Deed, Drain, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
+    Act, Command, Deed, Drain, Edit, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
     RuleCommand, SessionCommand, SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_model::inspect::{
@@ -109,6 +109,7 @@ impl Random {
                     overlays: (0..set).map(|index| source.overlay_key(sequence, index)).collect(),
                     contents: None,
                 },
+                resent: None,
             }
         };
         messages.into_iter().zip(1..).map(arrival).collect()
@@ -242,8 +243,16 @@ impl Random {
         sequences.sort_unstable();
         sequences.dedup();
         let job = JobId(u128::from(self.below(10)));
-        let deed = match self.below(4) {
+        let deed = match self.below(6) {
             0 => Deed::Delete,
+            4 => Deed::Resubmit { to: None, edit: None },
+            5 => Deed::Move {
+                to: "elsewhere".into(),
+                edit: self.one_in(2).then(|| {
+                    let changes = Overlay::encode(&[("p".to_owned(), self.text(500).into())]);
+                    Arc::new(Edit { changes: changes.unwrap(), new_id: true })
+                }),
+            },
             1 => Deed::DeadLetter {
                 reason: self.one_in(2).then(|| self.text(500).into()),
                 description: self.one_in(2).then(|| self.text(500).into()),

@@ -1,10 +1,15 @@
 //! Codec of small records: counters, message ids, messages taken from a peer, session states,
 //! entries of the namespace. Records of older versions stay readable.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use super::VERSION;
-use super::reader::{Read, Reader, write_text};
-use crate::command::{ActResult, ActedMessage, JobStep, Receipt};
+use super::reader::{Read, Reader, write_optional_text, write_text};
+use crate::command::{ActResult, ActedMessage, Edit, JobStep, Receipt, Route};
 use crate::ids::{EntityId, JobId, SequenceNumber};
+use crate::message::Overlay;
 use crate::path::SubQueue;
 use crate::time::Timestamp;
 use crate::transfer::peer::PeerRecord;
@@ -127,13 +132,25 @@ pub fn read_peer_record(value: &[u8]) -> Read<PeerRecord> {
     Ok(found)
 }
 
+/// Version of a receipt whose messages have a route.
+const ROUTED: u8 = VERSION + 1;
+
 /// Writes the receipt of a job.
 pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
-    value.push(VERSION);
+    value.push(if receipt.route.is_some() { ROUTED } else { VERSION });
     value.extend_from_slice(&receipt.step.number.to_be_bytes());
     value.extend_from_slice(&receipt.at.ticks().to_be_bytes());
     value.push(sub_queue_code(receipt.sub_queue));
     value.extend_from_slice(&receipt.deed_hash.to_be_bytes());
+    if let Some(Route { to, is_resubmit, edit }) = &receipt.route {
+        value.push(u8::from(*is_resubmit));
+        write_optional_text(to.as_deref(), value);
+        let changes = edit.as_ref().map(|edit| edit.changes.as_bytes());
+        let length = changes.map_or(0, |changes| u32::try_from(changes.len()).unwrap_or(u32::MAX));
+        value.push(edit.as_ref().map_or(0, |edit| 1 + u8::from(edit.new_id)));
+        value.extend_from_slice(&length.to_be_bytes());
+        value.extend_from_slice(changes.map_or(&[], |changes| changes));
+    }
     for message in &receipt.messages {
         value.extend_from_slice(&message.sequence.0.to_be_bytes());
         value.push(message.result as u8);
@@ -146,17 +163,29 @@ pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
 /// A description of the error in the value.
 pub fn read_receipt(job: JobId, value: &[u8]) -> Read<Receipt> {
     let mut reader = Reader::new(value);
-    reader.version()?;
+    let is_routed = reader.version_or(ROUTED)?;
     let step = JobStep { job, number: reader.u64()? };
     let (at, sub_queue) = (reader.instant()?, reader.sub_queue()?);
     let deed_hash = reader.u64()?;
+    let route = match is_routed {
+        true => {
+            let is_resubmit = reader.switch()?;
+            let to = reader.optional_text()?.map(Into::into);
+            let (has_edit, length) = (reader.u8()?, reader.u32()?);
+            let changes = Bytes::copy_from_slice(reader.take(length as usize)?);
+            let edit = (has_edit > 0)
+                .then(|| Edit { changes: Overlay::from_bytes(changes), new_id: has_edit > 1 });
+            Some(Route { to, is_resubmit, edit: edit.map(Arc::new) })
+        }
+        false => None,
+    };
     let mut messages = Vec::new();
     while reader.end().is_err() {
         let sequence = SequenceNumber(reader.u64()?);
         let result = ActResult::ALL.get(usize::from(reader.u8()?)).ok_or("unknown result")?;
         messages.push(ActedMessage { sequence, result: *result });
     }
-    Ok(Receipt { step, at, sub_queue, deed_hash, messages })
+    Ok(Receipt { step, at, sub_queue, deed_hash, route, messages })
 }
 
 /// Writes the record of a session's state.

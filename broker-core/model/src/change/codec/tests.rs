@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::slot::{Mark, Marks, Slot, SlotState};
-use crate::command::{ActResult, ActedMessage, JobStep, Receipt};
+use crate::command::{ActResult, ActedMessage, Edit, JobStep, Receipt, Route};
 use crate::description::{
     EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
     SubscriptionDescription, TopicDescription,
@@ -222,14 +222,30 @@ fn receipts_stay_readable() {
         at: Timestamp::from_ticks(0x1112_1314_1516_1718),
         sub_queue: SubQueue::DeadLetter,
         deed_hash: 0x2122_2324_2526_2728,
+        route: None,
         messages: vec![message(42, ActResult::Done), message(43, ActResult::Locked)],
     };
     let mut written = Vec::new();
     write_receipt(&receipt, &mut written);
     assert_eq!(written, golden);
-    assert_eq!(read_receipt(job, golden), Ok(receipt));
+    assert_eq!(read_receipt(job, golden), Ok(receipt.clone()));
     assert!(read_receipt(job, &golden[..golden.len() - 1]).is_err());
-    assert!(read_receipt(job, &[&golden[..golden.len() - 1], b"\x07"].concat()).is_err());
+    assert!(read_receipt(job, &[&golden[..golden.len() - 1], b"\x0f"].concat()).is_err());
+    let edit = Edit { changes: crate::message::Overlay::from_bytes("xy".into()), new_id: true };
+    for (to, edit, written_to) in [
+        (Some("q"), None, &b"\x01\0\0\0\x01q\0\0\0\0\0"[..]),
+        (None, Some(edit), b"\0\0\0\0\0\x02\0\0\0\x02xy"),
+    ] {
+        let edit = edit.map(std::sync::Arc::new);
+        let route = Some(Route { to: to.map(Into::into), is_resubmit: true, edit });
+        let routed = Receipt { route, ..receipt.clone() };
+        let mut written = Vec::new();
+        write_receipt(&routed, &mut written);
+        let (before, after) = golden.split_at(26);
+        let expected = [b"\x02", &before[1..], b"\x01", written_to, after].concat();
+        assert_eq!(written, expected);
+        assert_eq!(read_receipt(job, &expected), Ok(routed));
+    }
     for (code, result) in (0u8..).zip(ActResult::ALL) {
         assert_eq!(result as u8, code);
     }

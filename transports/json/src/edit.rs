@@ -1,0 +1,150 @@
+//! Changes that a job makes on each message that it sends (CON-16).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use peeklock_core::command::Edit;
+use peeklock_core::error::{Quoted, Rejection};
+use peeklock_core::message::{Overlay, PropertyChange, SettableProperty, Value, ValueRef};
+use peeklock_core::time::TimeSpan;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::inspect::is_false;
+use crate::property::PropertyMap;
+#[cfg(feature = "schema")]
+use crate::property::PropertyValueSchema;
+use crate::text::Span;
+
+/// Changes of each message on its way, the same for all. Null unsets a property.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EditForm {
+    /// Application properties to set, plain or with their exact type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schema(value_type = Option<std::collections::BTreeMap<String, PropertyValueSchema>>)
+    )]
+    pub set: Option<PropertyMap>,
+    /// Names of application properties to remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// Whether each message gets a new MessageId.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub new_message_id: bool,
+    /// Subject.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub subject: Option<Option<String>>,
+    /// Correlation id.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub correlation_id: Option<Option<String>>,
+    /// Content type.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub content_type: Option<Option<String>>,
+    /// Session. The partition key is unset, which would have to be equal.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub session_id: Option<Option<String>>,
+    /// Time to live, an ISO 8601 duration.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub time_to_live: Option<Option<Span>>,
+}
+
+/// Reads a value that is given, which may be null.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+impl EditForm {
+    /// Converts to an edit of the core; none for a form without a change.
+    ///
+    /// # Errors
+    /// `ArgumentError` for an empty name, a property that is named twice, and a time to live that is
+    /// not positive.
+    pub fn into_edit(self) -> Result<Option<Arc<Edit>>, Rejection> {
+        let set = self.set.unwrap_or_default().0;
+        let mut names = BTreeSet::new();
+        for name in set.iter().map(|(name, _)| name).chain(&self.remove) {
+            if name.is_empty() {
+                return Err(Rejection::argument("a property to set or remove has an empty name"));
+            }
+            if !names.insert(name) {
+                let text = format!("property {} is named twice; name it once", Quoted(name));
+                return Err(Rejection::argument(text));
+            }
+        }
+        if let Some(Some(Span(span))) = self.time_to_live
+            && span <= TimeSpan::ZERO
+        {
+            return Err(Rejection::argument("timeToLive must be positive"));
+        }
+        let text = |text: Option<String>| text.map_or(Value::Null, Value::from);
+        let mut broker = Vec::new();
+        let texts = [
+            (SettableProperty::Subject, self.subject),
+            (SettableProperty::CorrelationId, self.correlation_id),
+            (SettableProperty::ContentType, self.content_type),
+            (SettableProperty::SessionId, self.session_id),
+        ];
+        for (property, given) in texts {
+            let Some(given) = given else { continue };
+            broker.push((property, text(given)));
+            if property == SettableProperty::SessionId {
+                broker.push((SettableProperty::PartitionKey, Value::Null));
+            }
+        }
+        if let Some(span) = self.time_to_live {
+            let value = span.map_or(Value::Null, |Span(span)| Value::TimeSpan(span.ticks()));
+            broker.push((SettableProperty::TimeToLive, value));
+        }
+        let changes = set.iter().map(|(name, value)| PropertyChange::Set(name, value.borrow()));
+        let changes = changes.chain(self.remove.iter().map(|name| PropertyChange::Remove(name)));
+        let broker = broker.iter();
+        let broker =
+            broker.map(|(property, value)| PropertyChange::SetBroker(*property, value.borrow()));
+        let changes = Overlay::of_changes(changes.chain(broker));
+        let is_empty = changes.is_empty() && !self.new_message_id;
+        Ok((!is_empty).then(|| Arc::new(Edit { changes, new_id: self.new_message_id })))
+    }
+}
+
+impl From<&Edit> for EditForm {
+    fn from(edit: &Edit) -> Self {
+        let mut form = Self { new_message_id: edit.new_id, ..Self::default() };
+        let text = |value: ValueRef<'_>| match value {
+            ValueRef::String(text) => Some(Some(text.to_owned())),
+            _ => Some(None),
+        };
+        for change in edit.changes.changes() {
+            match change {
+                PropertyChange::Set(name, value) => {
+                    let set = form.set.get_or_insert_default();
+                    set.0.push((name.to_owned(), value.to_value()));
+                }
+                PropertyChange::Remove(name) => form.remove.push(name.to_owned()),
+                PropertyChange::SetBroker(property, value) => match property {
+                    SettableProperty::Subject => form.subject = text(value),
+                    SettableProperty::CorrelationId => form.correlation_id = text(value),
+                    SettableProperty::ContentType => form.content_type = text(value),
+                    SettableProperty::SessionId => form.session_id = text(value),
+                    SettableProperty::TimeToLive => {
+                        form.time_to_live = Some(match value {
+                            ValueRef::TimeSpan(ticks) => Some(Span(TimeSpan::from_ticks(ticks))),
+                            _ => None,
+                        });
+                    }
+                    // An edit sets no other property, and unsets the partition key with a session.
+                    _ => {}
+                },
+            }
+        }
+        form
+    }
+}
