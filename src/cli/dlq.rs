@@ -3,6 +3,7 @@
 mod condition;
 mod copies;
 mod groups;
+mod job;
 mod list;
 mod origin;
 mod pick;

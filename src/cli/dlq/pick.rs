@@ -1,24 +1,16 @@
-//! Selected dead letters of a queue: found by peeking, then received in the order of the queue.
-//! `resubmit` and `purge` use them.
+//! Selected dead letters of a queue, found by peeking. `resubmit` and `purge` let a job of the broker
+//! act on them by number.
 
-use peeklock::condition::Condition;
-use peeklock::ids::{LockToken, SequenceNumber};
+use peeklock::ids::SequenceNumber;
 use peeklock::path::dead_letter_path;
-use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::websocket::client::{Received, Receiver};
 
 use super::super::connect::CommandConnection;
-use super::super::message::tokens;
 use super::super::peek::Browse;
 use super::super::terminal::WriteOutcome;
 use super::super::{Failure, exit};
 use super::condition::{MessageCondition, all_hold};
-use super::origin::Origin;
-
-/// Messages that are received and settled together.
-const BATCH: u32 = 64;
-/// Maximum unselected messages that are held locked, so that they are not delivered again.
-const HELD_MAX: usize = 65_536;
+use super::origin::last_sequence;
 
 /// Selection of dead letters.
 pub struct Selection<'a> {
@@ -37,21 +29,10 @@ pub struct Selection<'a> {
 /// Selected messages, as found by peeking.
 pub struct FoundSelection {
     pub count: u64,
-    /// Highest selected number; later messages are not touched.
-    pub last: u64,
+    /// Numbers of the messages, ascending.
+    pub numbers: Vec<u64>,
     /// Given numbers without a message.
     pub absent: Vec<u64>,
-}
-
-/// Messages that have been received.
-#[derive(Default)]
-pub struct ReceivedSelection {
-    /// Number of selected messages that were received.
-    pub done: u64,
-    /// Locks of messages that must be released.
-    held: Vec<LockToken>,
-    /// Time at which the held locks must be renewed.
-    renew_at: Option<Timestamp>,
 }
 
 impl Selection<'_> {
@@ -68,9 +49,10 @@ impl Selection<'_> {
         mut see: impl FnMut(&Received) -> Result<WriteOutcome, Failure>,
     ) -> Result<FoundSelection, Failure> {
         // Messages that arrive later have higher numbers.
-        let newest = Origin::of(self.queue, session).await?.last_sequence;
+        let newest = last_sequence(self.queue, session).await?;
         let most = self.count.unwrap_or(u64::MAX);
-        let mut found = FoundSelection { count: 0, last: 0, absent: self.numbers.to_vec() };
+        let mut found =
+            FoundSelection { count: 0, numbers: Vec::new(), absent: self.numbers.to_vec() };
         let mut browse = Browse::new(receiver, SequenceNumber(0));
         loop {
             let page = browse.page().await?;
@@ -90,7 +72,7 @@ impl Selection<'_> {
                 let is_active = message.state() == peeklock::command::MessageState::Active;
                 if is_active && self.is_selected(message) {
                     found.count += 1;
-                    found.last = number;
+                    found.numbers.push(number);
                     found.absent.retain(|absent| *absent != number);
                     if see(message)? == WriteOutcome::OutputClosed {
                         found.absent.clear();
@@ -109,77 +91,6 @@ impl Selection<'_> {
             found.refuse_absent(self)?;
         }
         Ok(found)
-    }
-
-    /// Number of found messages that are still there.
-    pub async fn remaining_count(
-        &self,
-        receiver: &Receiver,
-        found: &FoundSelection,
-    ) -> Result<u64, Failure> {
-        let mut browse = Browse::new(receiver, SequenceNumber(0));
-        let mut count = 0;
-        loop {
-            let page = browse.page().await?;
-            for message in &page {
-                if message.sequence_number().0 > found.last {
-                    return Ok(count);
-                }
-                let is_active = message.state() == peeklock::command::MessageState::Active;
-                count += u64::from(is_active && self.is_selected(message));
-            }
-            if page.is_empty() {
-                return Ok(count);
-            }
-        }
-    }
-
-    /// Receives the found messages in groups. `take` settles or holds each group and returns
-    /// whether to continue. Unselected messages before them are held locked, so that they are not
-    /// delivered again.
-    pub async fn receive_found(
-        &self,
-        session: &CommandConnection,
-        receiver: &Receiver,
-        found: &FoundSelection,
-        taken: &mut ReceivedSelection,
-        mut take: impl AsyncFnMut(Vec<Received>, &mut ReceivedSelection) -> Result<bool, Failure>,
-    ) -> Result<(), Failure> {
-        while taken.done < found.count {
-            if session.interrupt.is_set() {
-                return Err(Failure::Reported(exit::INTERRUPTED));
-            }
-            taken.renew(session, receiver).await?;
-            let messages = receiver.receive_many(BATCH, TimeSpan::ZERO).await?;
-            if messages.is_empty() {
-                // Other receivers have taken the rest.
-                return Ok(());
-            }
-            let is_past = messages.iter().any(|message| message.sequence_number().0 > found.last);
-            let (mut meant, others): (Vec<_>, Vec<_>) = messages.into_iter().partition(|message| {
-                message.sequence_number().0 <= found.last && self.is_selected(message)
-            });
-            taken.hold(&others);
-            let room = usize::try_from(found.count - taken.done).unwrap_or(usize::MAX);
-            let surplus = meant.split_off(room.min(meant.len()));
-            taken.hold(&surplus);
-            taken.done += meant.len() as u64;
-            if !take(meant, taken).await? || is_past {
-                return Ok(());
-            }
-            if taken.held.len() >= HELD_MAX {
-                return Err(Failure::ended(
-                    exit::IN_PART,
-                    format!(
-                        "{HELD_MAX} messages that do not meet the conditions are in front of the \
-                         rest, and at most {HELD_MAX} are held; receive or purge some, or {} with \
-                         fewer conditions",
-                        self.verb
-                    ),
-                ));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -201,50 +112,5 @@ impl FoundSelection {
                 dead_letter_path(queue)
             ),
         ))
-    }
-}
-
-impl ReceivedSelection {
-    /// Keeps messages locked until the end, so that they are not delivered again.
-    pub fn hold<'a>(&mut self, messages: impl IntoIterator<Item = &'a Received> + Clone) {
-        for message in messages.clone() {
-            if let Some(until) = message.locked_until() {
-                let at = self.renew_at.map_or(until, |at| at.min(until));
-                self.renew_at = Some(at);
-            }
-        }
-        self.held.extend(tokens(messages));
-    }
-
-    /// Releases the held messages. If this fails, the locks end by themselves.
-    pub async fn release(&self, receiver: &Receiver) {
-        let _released = receiver.release_many(&self.held).await;
-    }
-
-    /// Renews the held locks when the first lock ends soon.
-    async fn renew(
-        &mut self,
-        session: &CommandConnection,
-        receiver: &Receiver,
-    ) -> Result<(), Failure> {
-        const SOON: TimeSpan = TimeSpan::from_seconds(3);
-        let now = session.client.now();
-        let is_due = self.renew_at.is_some_and(|at| at.minus(SOON) <= now);
-        if !is_due {
-            return Ok(());
-        }
-        // A message whose lock was lost is delivered again, and held again.
-        for renewed in receiver.renew_many(&self.held).await {
-            if let Err(error) = renewed
-                && error.condition() != Condition::MessageLockLost
-            {
-                return Err(error.into());
-            }
-        }
-        let path = receiver.path();
-        let path = path.rsplit_once("/$").map_or(path, |(path, _)| path);
-        let lock_duration = Origin::of(path, session).await?.lock_duration;
-        self.renew_at = Some(session.client.now().plus(lock_duration));
-        Ok(())
     }
 }

@@ -2,18 +2,17 @@
 //! asks for confirmation first.
 
 use clap::Args;
-use peeklock::condition::Condition;
+use peeklock::command::Deed;
 use peeklock::path::dead_letter_path;
-use peeklock::websocket::client::Received;
 
+use super::super::Failure;
 use super::super::arguments::{queue_of, sequence_number};
 use super::super::connect::{CommandConnection, Common, Output, Patience};
-use super::super::message::{messages, tokens};
-use super::super::terminal::{Bar, WriteOutcome, note};
-use super::super::{Failure, exit};
+use super::super::message::messages;
+use super::super::terminal::{Bar, WriteOutcome};
 use super::condition::{MessageCondition, condition, conditions};
-use super::explain_topic;
-use super::pick::{ReceivedSelection, Selection};
+use super::pick::Selection;
+use super::{explain_topic, job};
 
 pub const HELP: &str = concat!(
     "\
@@ -27,12 +26,9 @@ Examples:
     conditions!(),
     "
 
-The command counts the dead letters that meet the conditions, asks, and deletes them. Dead letters that arrive \
-later stay. Deferred dead letters stay too, and those that another receiver has locked; the command reports how \
-many.
-
-A broker delivers messages in their order only. Dead letters that do not meet the conditions and stand before one \
-that does are locked meanwhile, and released uncounted.
+The command counts the dead letters that meet the conditions, asks, and deletes them in a job of \
+the broker. Dead letters that arrive later stay. Deferred dead letters stay too, and those that \
+another receiver has locked; the command reports how many. It needs the rights Send and Listen.
 
 ",
     exit_codes!()
@@ -90,55 +86,18 @@ async fn purge(flags: &PurgeFlags, session: &CommandConnection) -> Result<(), Fa
     if found.count > 0 && !flags.yes {
         session.confirm(&format!("Delete {} of `{path}`?", messages(found.count))).await?;
     }
-    let bar = Bar::new("deleting", Some(found.count));
-    let (mut deleted, mut lost) = (0, 0);
-    let mut taken = ReceivedSelection::default();
-    let delete = async |meant: Vec<Received>, _: &mut ReceivedSelection| -> Result<bool, Failure> {
-        for completed in receiver.complete_many(&tokens(&meant)).await {
-            match completed {
-                Ok(()) => deleted += 1,
-                Err(error) if error.condition() == Condition::MessageLockLost => lost += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        bar.advance(meant.len() as u64);
-        Ok(true)
-    };
-    let worked = tokio::select! {
-        biased;
-        worked = pick.receive_found(session, &receiver, &found, &mut taken, delete) => worked,
-        () = session.overdue() => Err(Failure::Reported(exit::INTERRUPTED)),
-    };
-    drop(bar);
-    let left = if worked.is_ok() && deleted < found.count {
-        pick.remaining_count(&receiver, &found).await?
-    } else {
-        0
-    };
-    if !session.interrupt.is_set() {
-        taken.release(&receiver).await;
-        receiver.close().await?;
-    }
+    receiver.close().await?;
+    let totals = job::run(session, &path, &found.numbers, &Deed::Delete, "deleting").await;
     match flags.common.output {
         Output::Table => {
-            session.out.print(&format!("deleted {} of {path}\n", messages(deleted)))?
+            session.out.print(&format!("deleted {} of {path}\n", messages(totals.done)))?;
         }
         Output::Json | Output::Ndjson => {
-            let sum = serde_json::json!({ "path": path, "deleted": deleted });
+            let sum = serde_json::json!({ "path": path, "deleted": totals.done });
             session.out.print(&format!("{sum}\n"))?;
         }
     }
-    if left > 0 {
-        let are = if left == 1 { "is" } else { "are" };
-        note(&format!(
-            "error: {left} {are} still in `{path}`: locked by another receiver, or their locks had \
-             expired"
-        ));
-    }
-    match worked {
-        Ok(()) if left + lost > 0 => Err(Failure::Reported(exit::IN_PART)),
-        Ok(()) => found.refuse_absent(&pick),
-        Err(Failure::Ended { text, .. }) if deleted > 0 => Err(Failure::ended(exit::IN_PART, text)),
-        Err(failure) => Err(failure),
-    }
+    totals.report(&path);
+    totals.result()?;
+    found.refuse_absent(&pick)
 }
