@@ -339,3 +339,33 @@ test("a viewer is offered no job, and a lost answer is unknown", async (t) => {
   await post(`jobs/${ready}/cancel`, {});
   await job(other).getByText("cancelled").waitFor();
 });
+
+// CON-12, CON-48: a group goes back to where it was dead-lettered, and messages go elsewhere
+test("dead letters are resubmitted, and messages are moved", async (t) => {
+  await filled("sent-back", 5, { deadCount: 4 });
+  await ask("PUT", "queues/elsewhere", {});
+  const tab = await opened(t);
+  await visit(tab, "#/queue/sent-back/workbench?by=reason");
+  await selection(tab).getByText("All 4 of the group").waitFor();
+  await button(selection(tab), "Resubmit…").click();
+  const form = tab.getByRole("form", { name: "Resubmit all 4 of the group" });
+  await form.getByLabel("New message ids").check();
+  await isReadable(tab, "resubmit");
+  await button(form, "Preview").click();
+  await button(job(tab), "Resubmit 4 messages").click();
+  await job(tab).getByText("4 of 4 messages resubmitted.").waitFor();
+  const { runtime } = await ask("GET", "queues/sent-back");
+  assert.deepEqual([runtime.activeMessageCount, runtime.deadLetterMessageCount], [5, 0]);
+  await visit(tab, "#/queue/sent-back/messages");
+  await rows(tab).nth(4).waitFor();
+  await tab.getByRole("grid").focus();
+  await press(tab, "Home", "x");
+  await button(selection(tab), "Move…").click();
+  const move = tab.getByRole("form", { name: "Move 1 message" });
+  await move.getByLabel(/^Destination/).fill("elsewhere");
+  await button(move, "Preview").click();
+  await button(job(tab), "Move 1 message").click();
+  await job(tab).getByText("1 of 1 message moved.").waitFor();
+  await job(tab).getByText("elsewhere", { exact: true }).waitFor();
+  assert.equal((await ask("GET", "queues/elsewhere")).runtime.activeMessageCount, 1);
+});

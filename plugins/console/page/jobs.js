@@ -36,6 +36,14 @@ const period = (/** @type {string} */ count, /** @type {string} */ unit) => `P${
  * `read` makes the change of the values of the form, and `past` completes "12 messages are".
  */
 const DEEDS = {
+  resubmit: {
+    verb: "Resubmit", past: "resubmitted", places: [...DEAD, "found"], note: "They are sent again, without the dead-letter reason, and count as new. The originals go.", isSent: true,
+    fields: [["to", "Destination, if not where they come from"]], read: ({ to, newId }) => ({ ...(to && { to }), ...(newId && { edit: { newMessageId: true } }) }),
+  },
+  move: {
+    verb: "Move", past: "moved", places: [...MAIN, ...DEAD], note: "They are sent to another queue, topic or subscription, and count as new. The originals go.", isSent: true,
+    fields: [["to", "Destination: queue, topic, or topic/subscriptions/name", true]], read: ({ to, newId }) => ({ to, ...(newId && { edit: { newMessageId: true } }) }),
+  },
   deadLetter: {
     verb: "Dead-letter", past: "dead-lettered", places: MAIN, note: "They go to the dead-letter queue. Only active and deferred messages can.",
     fields: [["reason", "Reason"], ["description", "Description"]], read: ({ reason, description }) => ({ ...(reason && { reason }), ...(description && { description }) }),
@@ -54,7 +62,7 @@ const factsOf = (deed) => DEEDS[nameOf(deed)] ?? { verb: nameOf(deed), past: "do
 /** Values of a change in words. */
 function details(deed) {
   const { reason, description, atUtc, later, earlier, ...others } = /** @type {any} */ (Object.values(deed)[0]);
-  const known = { reason, description, "new time": atUtc && exact(atUtc, zone()), "later by": later, "earlier by": earlier, ...others };
+  const known = { reason, description, "new time": atUtc && exact(atUtc, zone()), "later by": later, "earlier by": earlier, "edits": others.edit && JSON.stringify(others.edit), ...others };
   return Object.entries(known).filter(([, value]) => value !== undefined && value !== null && typeof value !== "object");
 }
 
@@ -65,6 +73,12 @@ const RESULTS = {
   busy: "about to change or leave; try again",
   expired: "expired, so they would be removed at once",
   tooLarge: "without room for reason and description",
+  noDestination: "without a destination that exists",
+  destinationDisabled: "stopped by the status of the destination",
+  destinationTooSmall: "too large for the destination",
+  noSession: "without the session that the destination requires",
+  duplicate: "known to the destination by their message id; choose new ids",
+  refused: "refused by the destination",
 };
 
 const STATES = {
@@ -133,7 +147,7 @@ export function Acts({ kind, path, tab, numbers, where, what = "everything that 
 
 /** Values of a new job. It ends with a preview, so nothing changes yet. */
 function Form({ id, what, make, onClose }) {
-  const { verb, note, fields, isTimed, read } = /** @type {any} */ (DEEDS[id]);
+  const { verb, note, fields, isTimed, isSent, read } = /** @type {any} */ (DEEDS[id]);
   const [values, setValues] = useState(/** @type {any} */ ({}));
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (undefined));
@@ -164,7 +178,7 @@ function Form({ id, what, make, onClose }) {
   const when = values.when ?? "now";
   return html`<form class="action" ref=${form} aria-label=${`${verb} ${what}`} aria-describedby=${describedBy} onSubmit=${submit} onKeyDown=${onKeyDown}>
     <p id=${describedBy}><strong>${verb} ${what}.</strong> ${note} The preview counts the messages first, and changes nothing.</p>
-    ${fields.map(([name, label]) => html`<label key=${name} class="block">${label}<input type="text" maxlength="4096" autocomplete="off" value=${values[name] ?? ""} onInput=${set(name)} /></label>`)}
+    ${fields.map(([name, label, isNeeded]) => html`<label key=${name} class="block">${label}<input type="text" required=${isNeeded === true} maxlength="4096" autocomplete="off" value=${values[name] ?? ""} onInput=${set(name)} /></label>`)}
     ${
       isTimed &&
       html`<div class="tools"><label>New time <select value=${when} onChange=${set("when")}>${WHEN.map(([word, shown]) => html`<option key=${word} value=${word} selected=${word === when}>${shown}</option>`)}</select></label>
@@ -176,6 +190,7 @@ function Form({ id, what, make, onClose }) {
       <label>Messages per second <input type="number" min="1" max=${RATE_MAX} value=${values.rate ?? RATE} onInput=${set("rate")} /></label>
       <label>Trial: pause after <input type="number" min="1" placeholder="no trial" value=${values.trial ?? ""} onInput=${set("trial")} /></label>
       <label><input type="checkbox" checked=${values.breakLocks === true} onChange=${(event) => setValues({ ...values, breakLocks: event.currentTarget.checked })} />Break locks of receivers</label>
+      ${isSent && html`<label><input type="checkbox" checked=${values.newId === true} onChange=${(event) => setValues({ ...values, newId: event.currentTarget.checked })} />New message ids</label>`}
     </div>
     <${Problem} error=${error} />
     ${error?.status === 0 && error.asked && html`<p class="look">The outcome is unknown: the broker may have made the job. The page Jobs lists it.</p>`}
