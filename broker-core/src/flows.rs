@@ -30,6 +30,27 @@ pub(crate) struct Flows {
     pub(crate) waits: Histogram,
     /// Times under lock.
     pub(crate) locks: Histogram,
+    /// Locks that ended by their time.
+    locks_expired: AtomicU32,
+}
+
+/// Numbers of locks since the broker started; they wrap around.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LockCounts {
+    /// Locks that ended.
+    pub(crate) ended: u32,
+    /// Those among them that ended by their time, without settlement or renewal.
+    pub(crate) expired: u32,
+}
+
+impl LockCounts {
+    /// Numbers since an earlier reading.
+    pub(crate) const fn since(self, earlier: Self) -> Self {
+        Self {
+            ended: self.ended.wrapping_sub(earlier.ended),
+            expired: self.expired.wrapping_sub(earlier.expired),
+        }
+    }
 }
 
 /// Counts of durations by bucket; they wrap around.
@@ -58,6 +79,7 @@ impl Default for Flows {
             counts: [const { AtomicU64::new(0) }; FLOW_COUNT],
             waits: Histogram::default(),
             locks: Histogram::default(),
+            locks_expired: AtomicU32::new(0),
         }
     }
 }
@@ -84,6 +106,24 @@ impl Flows {
                 sum.store(sum.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
             }
         }
+    }
+
+    /// Counts locks that ended by their time.
+    pub(crate) fn note_expired_locks(&self, count: u32) {
+        let before = self.locks_expired.load(Ordering::Relaxed);
+        self.locks_expired.store(before.wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// Reads how many locks ended.
+    pub(crate) fn lock_counts(&self) -> LockCounts {
+        let expired = self.locks_expired.load(Ordering::Relaxed);
+        let ended = self.locks.buckets().into_iter().fold(0, u32::wrapping_add);
+        LockCounts { ended, expired }
+    }
+
+    /// Reads how many messages were dead-lettered.
+    pub(crate) fn dead_lettered(&self) -> u64 {
+        self.counts().iter().skip(OTHER_COUNT).fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     /// Reads the counts.

@@ -362,10 +362,13 @@ impl LiveGauges {
         self.flows_for_writing().waits.note(span);
     }
 
-    /// Notes how long messages were locked.
-    pub(crate) fn note_locks(&self, spans: &[TimeSpan]) {
+    /// Notes how long messages were locked, and how many of these locks ended by their time.
+    pub(crate) fn note_locks(&self, spans: &[TimeSpan], expired: u32) {
         for span in spans {
             self.flows_for_writing().locks.note(*span);
+        }
+        if expired > 0 {
+            self.flows_for_writing().note_expired_locks(expired);
         }
     }
 

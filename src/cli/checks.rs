@@ -163,6 +163,10 @@ fn list(flags: &ChecksFlags) -> Result<(), Failure> {
         if more > 0 {
             note(&format!("{} not shown", counted(more, "finding")));
         }
+        if page.left_out_count > 0 {
+            let count = counted(page.left_out_count, "less urgent finding");
+            note(&format!("{count} left out, because a check keeps at most 2,000"));
+        }
         Ok(())
     })
 }

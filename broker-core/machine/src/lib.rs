@@ -206,6 +206,8 @@ pub struct StepOutput {
     pub undelayed_count: u64,
     /// Times under lock of the messages whose lock ended.
     pub lock_spans: Vec<TimeSpan>,
+    /// Number of locks among them that ended because their time was over.
+    pub locks_expired: u32,
 }
 
 impl StepOutput {

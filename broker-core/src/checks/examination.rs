@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use super::report::{CheckFinding, CheckKind};
+use super::finding::{Fault, Finding, FindingKey, Findings, Values};
+use super::report::CheckKind;
 use super::watched::Watched;
-use super::{
-    ChecksConfig, ENTITY_FINDING_COUNT_MAX, TIMES_ENTITY_COUNT_MAX, WATCHED_ENTITY_COUNT_MAX,
-};
-use crate::command::Counts;
+use super::{ChecksConfig, TIMES_ENTITY_COUNT_MAX, WATCHED_ENTITY_COUNT_MAX};
 use crate::description::EntityKind;
 use crate::findings::EntityCondition;
+use crate::flows::{Flows, bucket_micros};
 use crate::ids::EntityId;
 use crate::series::query::SeriesColumn;
 use crate::shared::Shared;
@@ -39,41 +37,16 @@ pub(super) struct Examination<'a> {
     pub(super) config: &'a ChecksConfig,
     pub(super) survey: &'a Survey,
     /// Instants since which earlier checks have found the same.
-    pub(super) known: &'a HashMap<(CheckKind, Arc<str>), Timestamp>,
+    pub(super) known: &'a HashMap<FindingKey, Timestamp>,
     pub(super) now: Timestamp,
-    /// At most [`ENTITY_FINDING_COUNT_MAX`].
-    pub(super) findings: Vec<CheckFinding>,
-    pub(super) pace: Pace,
-}
-
-/// Measures the work between pauses.
-pub(super) struct Pace {
-    began: Instant,
-    pub(super) took: Duration,
-}
-
-impl Pace {
-    pub(super) fn begin() -> Self {
-        Self { began: Instant::now(), took: Duration::ZERO }
-    }
-
-    /// Lets other work run.
-    async fn pause(&mut self) {
-        self.stop();
-        tokio::task::yield_now().await;
-        self.began = Instant::now();
-    }
-
-    pub(super) fn stop(&mut self) {
-        self.took += self.began.elapsed();
-    }
+    pub(super) findings: Findings,
 }
 
 impl Examination<'_> {
     /// Checks the broker and all entities.
     pub(super) async fn run(&mut self, watched: &mut HashMap<EntityId, Watched>, is_first: bool) {
         self.check_broker();
-        self.pace.pause().await;
+        tokio::task::yield_now().await;
         let survey = self.survey;
         let mut receivers: HashMap<&str, u64> = HashMap::new();
         let mut times_count = watched.values().filter(|one| one.times.has_start()).count();
@@ -86,7 +59,7 @@ impl Examination<'_> {
                 }
                 self.check_course(entity, watched, is_first, &mut times_count);
             }
-            self.pace.pause().await;
+            tokio::task::yield_now().await;
         }
         for some in survey.entities.chunks(READ_AT_ONCE) {
             for entity in some {
@@ -94,36 +67,27 @@ impl Examination<'_> {
                 let of_all = receivers.get(entity.key.as_str()).map_or(own, |sum| sum + own);
                 self.check_state(entity, of_all);
             }
-            self.pace.pause().await;
+            tokio::task::yield_now().await;
         }
         self.check_forwarding().await;
         // Deleted entities were not checked.
         watched.retain(|_, one| one.checked_at == self.now && !one.is_idle());
-        self.pace.stop();
     }
 
     fn add(&mut self, kind: CheckKind, path: &Arc<str>, detail: String) {
-        self.add_with(kind, path, self.now, detail, Vec::new());
+        self.add_since(kind, path, self.now, detail);
     }
 
-    fn add_with(
-        &mut self,
-        kind: CheckKind,
-        path: &Arc<str>,
-        since: Timestamp,
-        detail: String,
-        others: Vec<Arc<str>>,
-    ) {
-        if self.findings.len() >= ENTITY_FINDING_COUNT_MAX {
-            return;
+    fn add_since(&mut self, kind: CheckKind, path: &Arc<str>, since: Timestamp, detail: String) {
+        let values = Values::Own(detail.into());
+        self.add_finding(Finding { kind, path: Arc::clone(path), since, values });
+    }
+
+    fn add_finding(&mut self, mut finding: Finding) {
+        if let Some(known) = self.known.get(&finding.key()) {
+            finding.since = finding.since.min(*known);
         }
-        let path = Arc::clone(path);
-        let since = match self.known.get(&(kind, Arc::clone(&path))) {
-            Some(known) => since.min(*known),
-            None => since,
-        };
-        let detail = detail.into();
-        self.findings.push(CheckFinding { kind, path, since, detail, others, muted: None });
+        self.findings.add(finding);
     }
 
     /// Checks of the broker, which have no path.
@@ -173,8 +137,11 @@ impl Examination<'_> {
         times_count: &mut usize,
     ) {
         let flows = entity.observed.flows();
-        let Counts { active, dead_letter, transfer_dead_letter, .. } = entity.row.readings.counts;
-        let dead_letters = dead_letter + transfer_dead_letter;
+        // Read before the counts: what leaves meanwhile counts at the next check.
+        let dead_lettered = flows.map_or(0, Flows::dead_lettered);
+        let counts = entity.observed.counts();
+        let (active, dead_letters) =
+            (counts.active, counts.dead_letter + counts.transfer_dead_letter);
         let is_empty = flows.is_none() && active == 0 && dead_letters == 0;
         let is_unknown = !all.contains_key(&entity.id);
         if is_unknown && (is_empty || all.len() >= WATCHED_ENTITY_COUNT_MAX) {
@@ -191,35 +158,38 @@ impl Examination<'_> {
         let (row, now) = (&entity.row, self.now);
         watched.checked_at = now;
         let was_delivered = watched.note_delivered(delivered);
-        watched.dead_letters.note(dead_letters, false, now);
+        let is_read = watched.note_dead_lettered(dead_lettered, dead_letters);
+        watched.dead_letters.note(dead_letters, is_read, now);
         let is_served = was_delivered || row.readings.receivers > 0;
         watched.backlog.note(active, is_served || entity.setup.forward_to.is_some(), now);
         if let Some(flows) = flows {
-            let limits = (entity.setup.lock_duration, entity.setup.time_to_live);
             let has_room = *times_count < TIMES_ENTITY_COUNT_MAX;
-            *times_count += usize::from(watched.times.judge(flows, limits, now, has_room));
+            let lock = entity.setup.lock_duration;
+            *times_count += usize::from(watched.times.judge(flows, lock, now, has_room));
         }
         let unread = watched.dead_letters.since(now);
         let unreceived = watched.backlog.since(now);
-        let (long_lock, long_wait) = (watched.times.long_lock, watched.times.long_wait);
+        let expiring = watched.times.expiring_locks();
+        let long_wait = watched.times.long_wait(entity.setup.time_to_live);
         let path = &row.path;
         if let Some(since) = unread {
             let detail = format!("{dead_letters} dead letters");
-            self.add_with(CheckKind::DeadLettersUnread, path, since, detail, Vec::new());
+            self.add_since(CheckKind::DeadLettersUnread, path, since, detail);
         }
         if let Some(since) = unreceived.filter(|_| row.kind != EntityKind::Topic) {
             let detail = format!("{active} active messages, no receiver");
-            self.add_with(CheckKind::BacklogWithoutReceiver, path, since, detail, Vec::new());
+            self.add_since(CheckKind::BacklogWithoutReceiver, path, since, detail);
         }
-        if let Some(micros) = long_lock.filter(|_| row.kind != EntityKind::Topic) {
-            let (long, limit) = (seconds(micros), entity.setup.lock_duration.as_seconds_f64());
-            let detail =
-                format!("p99 of the time under lock: {long:.1} s; LockDuration: {limit} s");
+        if let Some(locks) = expiring.filter(|_| row.kind != EntityKind::Topic) {
+            let limit = entity.setup.lock_duration.as_seconds_f64();
+            let (expired, ended) = (locks.expired, locks.ended);
+            let detail = format!("{expired} of {ended} locks expired; LockDuration: {limit} s");
             self.add(CheckKind::LockTooShort, path, detail);
         }
-        if let Some(micros) = long_wait.filter(|_| row.kind != EntityKind::Topic) {
-            let (long, limit) = (seconds(micros), entity.setup.time_to_live.as_seconds_f64());
-            let detail = format!("p95 of the wait: {long:.1} s; time to live: {limit} s");
+        if let Some(bucket) = long_wait.filter(|_| row.kind != EntityKind::Topic) {
+            let limit = entity.setup.time_to_live.as_seconds_f64();
+            let least = bucket.checked_sub(1).map_or(0.0, |below| seconds(bucket_micros(below)));
+            let detail = format!("p95 of the wait: over {least:.1} s; time to live: {limit} s");
             self.add(CheckKind::TimeToLiveTooShort, path, detail);
         }
     }
@@ -258,7 +228,7 @@ impl Examination<'_> {
     async fn check_forwarding(&mut self) {
         let graph = Graph::of(self.survey, &ReadableKeys::ALL).await;
         self.check_destinations(&graph);
-        self.pace.pause().await;
+        tokio::task::yield_now().await;
         self.check_chains(&graph);
     }
 
@@ -271,28 +241,21 @@ impl Examination<'_> {
                 EdgeKind::DeadLetterForward => "ForwardDeadLetteredMessagesTo",
                 EdgeKind::Forward | EdgeKind::Subscription => "ForwardTo",
             };
-            let name = to.name();
-            let (kind, detail) = match &to {
+            let (kind, fault) = match &to {
                 GraphNode::Entity(entity) if entity.row.readings.status.allows_send() => continue,
                 GraphNode::Entity(entity) => {
-                    let status = entity.row.readings.status.name();
-                    let detail = format!("{property} names `{name}`, whose status is {status}");
-                    (CheckKind::DestinationDisabled, detail)
+                    let fault = Fault::Disabled(entity.row.readings.status);
+                    (CheckKind::DestinationDisabled, fault)
                 }
                 GraphNode::Other(_) => match to.scheme() {
                     Some(scheme) if self.shared.forwarders.get(scheme).is_some() => continue,
-                    Some(_) => {
-                        let detail =
-                            format!("{property} names `{name}`, which no forwarder serves");
-                        (CheckKind::DestinationMissing, detail)
-                    }
-                    None => {
-                        let detail = format!("{property} names `{name}`, which does not exist");
-                        (CheckKind::DestinationMissing, detail)
-                    }
+                    Some(_) => (CheckKind::DestinationMissing, Fault::NoForwarder),
+                    None => (CheckKind::DestinationMissing, Fault::Absent),
                 },
             };
-            self.add_with(kind, from.name(), self.now, detail, vec![Arc::clone(name)]);
+            let (path, since) = (Arc::clone(from.name()), self.now);
+            let values = Values::Destination { property, name: Arc::clone(to.name()), fault };
+            self.add_finding(Finding { kind, path, since, values });
         }
     }
 
@@ -301,10 +264,11 @@ impl Examination<'_> {
         let name = |place: usize| graph.node(place).map(|node| Arc::clone(node.name()));
         for circle in &structure.circles {
             let mut names = circle.iter().copied().filter_map(name);
-            if let Some(first) = names.next() {
-                let detail = format!("{} entities forward in a circle", circle.len());
+            if let Some(path) = names.next() {
                 let others = names.take(OTHERS_MAX).collect();
-                self.add_with(CheckKind::ForwardCircle, &first, self.now, detail, others);
+                let values = Values::Circle { count: circle.len(), others };
+                let (kind, since) = (CheckKind::ForwardCircle, self.now);
+                self.add_finding(Finding { kind, path, since, values });
             }
         }
         let hops_max = u32::from(self.shared.settings.limits.hop_count_max);
@@ -313,10 +277,12 @@ impl Examination<'_> {
                 continue;
             }
             let mut names = structure.chain(start).filter_map(name);
-            if let Some(first) = names.next() {
-                let detail = format!("a chain of {} hops; a message may make {hops_max}", way.hops);
+            if let Some(path) = names.next() {
                 let others = names.take(OTHERS_MAX).collect();
-                self.add_with(CheckKind::ChainTooLong, &first, self.now, detail, others);
+                let (hops, count) = (way.hops, structure.chain(start).count());
+                let values = Values::Chain { hops, hops_max, count, others };
+                let (kind, since) = (CheckKind::ChainTooLong, self.now);
+                self.add_finding(Finding { kind, path, since, values });
             }
         }
     }

@@ -6,22 +6,27 @@
 //!                               Watched ──┘      └── since: the report before    └── Mutes, file
 //! ```
 //!
-//! A check reads published values, so that no entity gets mail. `report` has the findings,
-//! `examination` one check, `watched` the values of earlier checks, and `muted` the muted findings.
+//! A check reads published values, so that no entity gets mail. `report` has the answers,
+//! `examination` one check, `finding` what it finds and each reader sees, `watched` the values of
+//! earlier checks, and `muted` the muted findings.
 
 mod examination;
+mod finding;
 mod muted;
 pub(crate) mod report;
 mod watched;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use self::examination::{Examination, Pace};
-use self::muted::Mutes;
+use self::examination::Examination;
+use self::finding::{Finding, Findings};
+use self::muted::{KeptMute, Mutes};
 use self::report::{CheckFinding, CheckKind, ChecksPage, ChecksQuery, FINDING_COUNT_MAX, Mute};
 use self::watched::Watched;
 use crate::error::Rejection;
@@ -33,7 +38,7 @@ use crate::time::{TimeSpan, Timestamp};
 
 /// Time between two checks.
 const EVERY: TimeSpan = TimeSpan::from_seconds(60);
-/// Maximum number of findings of a check. Further ones follow when these are repaired.
+/// Maximum number of findings of a check. The least urgent further ones are left out.
 const ENTITY_FINDING_COUNT_MAX: usize = 2_000;
 /// Maximum number of entities whose values are remembered until the next check.
 const WATCHED_ENTITY_COUNT_MAX: usize = 50_000;
@@ -54,7 +59,7 @@ pub struct ChecksConfig {
 }
 
 impl ChecksConfig {
-    /// Maximum memory of the checks: 300 bytes for each remembered entity, 520 for each with
+    /// Maximum memory of the checks: 320 bytes for each remembered entity, 260 for each with
     /// durations, two reports with 1.3 KiB for each finding, and the muted findings.
     pub const BYTES_MAX: u64 = 32 << 20;
 }
@@ -77,8 +82,10 @@ struct State {
 struct Report {
     checked_at: Timestamp,
     took: TimeSpan,
-    /// The findings, the most urgent first, without mutes.
-    findings: Vec<CheckFinding>,
+    /// The findings, the most urgent first.
+    findings: Vec<Finding>,
+    /// Number of findings that had no room.
+    left_out: u64,
 }
 
 impl Checks {
@@ -107,9 +114,17 @@ impl Checks {
         {
             return Arc::clone(report);
         }
-        let survey = shared.surveys.latest(&shared.directory, &*shared.clock).await;
-        self.mutes.retain(|path| shared.directory.get(path).is_some());
-        let report = state.check((shared, config), &survey, now).await;
+        self.mutes
+            .retain(|path, id| shared.directory.get(path).is_some_and(|it| it.id == id))
+            .await;
+        let check = async {
+            let survey = shared.surveys.latest(&shared.directory, &*shared.clock).await;
+            state.check((shared, config), &survey, now).await.into_sorted()
+        };
+        let ((findings, left_out), took) = timed(check).await;
+        let took = i64::try_from(took.as_nanos() / 100).unwrap_or(i64::MAX);
+        let took = TimeSpan::from_ticks(took);
+        let report = Report { checked_at: now, took, findings, left_out };
         Arc::clone(state.report.insert(Arc::new(report)))
     }
 
@@ -119,7 +134,7 @@ impl Checks {
     }
 
     /// Answers a question. A reader that may not read all entities sees no findings about the
-    /// broker, and no other names.
+    /// broker, and nothing of other entities.
     pub(crate) async fn page(
         &self,
         shared: &Shared,
@@ -132,29 +147,39 @@ impl Checks {
             findings: Vec::new(),
             total: 0,
             muted_count: 0,
+            left_out_count: if readable.is_all() { report.left_out } else { 0 },
             checked_at: report.checked_at,
             took: report.took,
         };
+        // Path and kind of the last selected finding.
+        let mut last = None;
         for some in report.findings.chunks(READ_AT_ONCE) {
             for finding in some {
                 let key = PathKey::fold(&finding.path);
-                let is_selected = query.kind.is_none_or(|kind| kind == finding.kind)
+                let kind = finding.kind_for(readable);
+                let is_selected = query.kind.is_none_or(|wanted| wanted == kind)
                     && part.as_deref().is_none_or(|part| key.as_str().contains(part))
                     && (readable.is_all() || readable.contains(&key));
                 if !is_selected {
                     continue;
                 }
-                let muted = self.mutes.get(&finding.path, finding.kind);
+                let muted = self.mutes.get(&finding.path, kind);
                 if query.is_muted.is_some_and(|is_muted| is_muted != muted.is_some()) {
+                    continue;
+                }
+                if last.replace((&finding.path, kind)) == Some((&finding.path, kind)) {
+                    // Two destinations of an entity are shown as one finding.
+                    let same = page.findings.last_mut();
+                    if let Some(same) = same.filter(|it| it.path == finding.path && it.kind == kind)
+                    {
+                        same.join(finding.shown_to(readable));
+                    }
                     continue;
                 }
                 page.total += 1;
                 page.muted_count += u64::from(muted.is_some());
                 if page.findings.len() < FINDING_COUNT_MAX {
-                    let mut finding = CheckFinding { muted, ..finding.clone() };
-                    let may_read = |name: &Arc<str>| readable.contains(&PathKey::fold(name));
-                    finding.others.retain(|name| readable.is_all() || may_read(name));
-                    page.findings.push(finding);
+                    page.findings.push(CheckFinding { muted, ..finding.shown_to(readable) });
                 }
             }
             tokio::task::yield_now().await;
@@ -173,11 +198,15 @@ impl Checks {
     ) -> Result<(), Rejection> {
         self.config()?;
         muted::check_reason(&reason)?;
-        if !path.is_empty() && shared.directory.get(&PathKey::fold(path)).is_none() {
-            return Err(Rejection::entity_not_found(path));
-        }
+        let entity = match path {
+            "" => None,
+            _ => {
+                let entry = shared.directory.get(&PathKey::fold(path));
+                Some(entry.ok_or_else(|| Rejection::entity_not_found(path))?.id)
+            }
+        };
         let mute = Mute { reason, at: shared.clock.now() };
-        self.mutes.set(path, kind, Some(mute)).await
+        self.mutes.set(path, kind, Some(KeptMute { entity, mute })).await
     }
 
     /// Ends the muting of findings. The change is durable when this returns.
@@ -193,24 +222,26 @@ impl State {
         (shared, config): (&Shared, &ChecksConfig),
         survey: &Survey,
         now: Timestamp,
-    ) -> Report {
+    ) -> Findings {
         let before = self.report.clone();
         let known = before.iter().flat_map(|report| &report.findings);
-        let known = known.map(|it| ((it.kind, Arc::clone(&it.path)), it.since)).collect();
-        let mut examination = Examination {
-            shared,
-            config,
-            survey,
-            known: &known,
-            now,
-            findings: Vec::new(),
-            pace: Pace::begin(),
-        };
+        let known = known.map(|it| (it.key(), it.since)).collect();
+        let findings = Findings::new(ENTITY_FINDING_COUNT_MAX);
+        let mut examination = Examination { shared, config, survey, known: &known, now, findings };
         examination.run(&mut self.watched, before.is_none()).await;
-        let Examination { mut findings, pace, .. } = examination;
-        let key = |it: &CheckFinding| (it.kind.weight(), PathKey::fold(&it.path), it.kind);
-        findings.sort_by_cached_key(key);
-        let took = i64::try_from(pace.took.as_nanos() / 100).unwrap_or(i64::MAX);
-        Report { checked_at: now, took: TimeSpan::from_ticks(took), findings }
+        examination.findings
     }
+}
+
+/// Awaits work; returns its output and the time that it ran, without the time that it waited.
+async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    let mut work = pin!(work);
+    let mut took = Duration::ZERO;
+    let output = std::future::poll_fn(|context| {
+        let began = Instant::now();
+        let polled = work.as_mut().poll(context);
+        took += began.elapsed();
+        polled
+    });
+    (output.await, took)
 }

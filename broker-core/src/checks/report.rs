@@ -91,10 +91,10 @@ check_kinds! {
     ManyConnections = "manyConnections", Warning,
         "let clients share connections, close idle ones (`peeklock clients`), or raise the limit \
          connection_count_max";
-    /// One lock in a hundred lasts as long as the lock duration, or longer.
+    /// More than one lock in a hundred ends by its time, without settlement or renewal.
     LockTooShort = "lockTooShort", Warning,
         "raise LockDuration, renew locks in time, or let receivers take fewer messages in advance";
-    /// One message in twenty waits as long as it may live.
+    /// One message in twenty waits nearly as long as it may live.
     TimeToLiveTooShort = "timeToLiveTooShort", Warning,
         "receive messages faster, or raise DefaultMessageTimeToLive";
     /// The clock of the broker differs from the clock of the machine, which was set.
@@ -183,6 +183,8 @@ pub struct ChecksPage {
     pub muted_count: u64,
     /// Instant of the last check.
     pub checked_at: Timestamp,
-    /// Processor time that the last check took.
+    /// Number of further findings, for which the check had no room.
+    pub left_out_count: u64,
+    /// Working time of the last check, without the time that it waited.
     pub took: TimeSpan,
 }

@@ -1,6 +1,6 @@
 //! Values that the checks remember of an entity until the next check.
 
-use crate::flows::{BUCKET_COUNT, Buckets, Flows, LAST_BUCKET, bucket_of, percentiles};
+use crate::flows::{BUCKET_COUNT, Buckets, Flows, LAST_BUCKET, LockCounts, bucket_of, percentiles};
 use crate::time::{TimeSpan, Timestamp};
 
 /// Time after which a number that grew no further counts as steady.
@@ -8,7 +8,9 @@ const GROWTH_TIME: TimeSpan = TimeSpan::from_seconds(3_600);
 /// Time over which durations are collected.
 const TIMES_TIME: TimeSpan = TimeSpan::from_seconds(3_600);
 /// Minimum number of durations for a verdict.
-const TIMES_COUNT_MIN: u64 = 100;
+const TIMES_COUNT_MIN: u32 = 100;
+/// Time after which a verdict lapses without enough durations for another.
+const VERDICT_TIME: TimeSpan = TimeSpan::from_seconds(2 * 3_600);
 
 /// Values of an entity.
 #[derive(Debug, Default)]
@@ -17,6 +19,9 @@ pub(super) struct Watched {
     pub(super) backlog: Growth,
     pub(super) times: Times,
     delivered: u64,
+    /// The highest difference between the dead letters that came and those that are there. It rises
+    /// when some are removed.
+    removed: Option<i64>,
     /// Instant of the last check.
     pub(super) checked_at: Timestamp,
 }
@@ -29,16 +34,19 @@ pub(super) struct Growth {
     grew: Option<(Timestamp, Timestamp)>,
 }
 
-/// Durations of the last hour or two.
+/// Durations of the last hour or two, and the verdicts about them.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// Counts at the start; none for the start of the broker.
-    start: Option<Box<[Buckets; 2]>>,
+    /// Counts of the waits at the start; none for the start of the broker.
+    waits_start: Option<Box<Buckets>>,
+    locks_start: LockCounts,
+    /// Lock duration of these locks.
+    lock_duration: Option<TimeSpan>,
     started_at: Option<Timestamp>,
-    /// Percentile in microseconds of the times under lock, if it reaches the lock duration.
-    pub(super) long_lock: Option<u64>,
-    /// Percentile in microseconds of the waits, if it reaches the time to live.
-    pub(super) long_wait: Option<u64>,
+    /// The last locks that were enough, and when.
+    locks: Option<(LockCounts, Timestamp)>,
+    /// Bucket of the p95 of the last waits that were enough, and when.
+    wait: Option<(u8, Timestamp)>,
 }
 
 impl Watched {
@@ -60,6 +68,15 @@ impl Watched {
         let is_more = self.delivered != delivered;
         self.delivered = delivered;
         is_more
+    }
+
+    /// Takes the number of dead letters that came since the start of the broker, and of those that
+    /// are there; returns whether some were removed since the last check.
+    pub(super) fn note_dead_lettered(&mut self, came: u64, there: u64) -> bool {
+        let removed = came.cast_signed().wrapping_sub(there.cast_signed());
+        let before = self.removed;
+        self.removed = Some(before.map_or(removed, |before| before.max(removed)));
+        before.is_some_and(|before| removed > before)
     }
 }
 
@@ -86,51 +103,64 @@ impl Growth {
 impl Times {
     /// Whether it has memory for the start of an hour.
     pub(super) const fn has_start(&self) -> bool {
-        self.start.is_some()
+        self.waits_start.is_some()
     }
 
-    /// Compares the durations with the lock duration and the time to live. Returns whether it took
-    /// memory for the start of the next hour, which `has_room` allows.
+    /// Takes the durations until now. Returns whether it took memory for the start of the next
+    /// hour, which `has_room` allows.
     pub(super) fn judge(
         &mut self,
         flows: &Flows,
-        (lock, life): (TimeSpan, TimeSpan),
+        lock_duration: TimeSpan,
         now: Timestamp,
         has_room: bool,
     ) -> bool {
-        const NONE: [Buckets; 2] = [[0; BUCKET_COUNT]; 2];
-        let ends = [flows.locks.buckets(), flows.waits.buckets()];
-        let starts = self.start.as_deref().unwrap_or(&NONE);
-        let [locks, waits] = [0, 1].map(|place| starts.get(place).zip(ends.get(place)));
-        if let Some((start, end)) = locks.filter(|(start, end)| is_enough(start, end)) {
-            self.long_lock = reached(start, end, 2, lock);
+        let (waits, locks) = (flows.waits.buckets(), flows.lock_counts());
+        if self.lock_duration.replace(lock_duration).is_some_and(|before| before != lock_duration) {
+            // Locks before the change say nothing about it.
+            (self.locks_start, self.locks) = (locks, None);
         }
-        if let Some((start, end)) = waits.filter(|(start, end)| is_enough(start, end)) {
-            self.long_wait = reached(start, end, 1, life);
+        let ended = locks.since(self.locks_start);
+        if ended.ended >= TIMES_COUNT_MIN {
+            self.locks = Some((ended, now));
         }
-        let started_at = *self.started_at.get_or_insert(now);
-        let is_new = self.start.is_none();
-        if now.since(started_at) < TIMES_TIME || (is_new && !has_room) {
+        let start = self.waits_start.as_deref().unwrap_or(&[0; BUCKET_COUNT]);
+        let counts = start.iter().zip(&waits).map(|(start, end)| end.wrapping_sub(*start));
+        if counts.fold(0, u32::saturating_add) >= TIMES_COUNT_MIN
+            && let Some([_, bucket, _]) = percentiles(start, &waits)
+        {
+            self.wait = Some((bucket, now));
+        }
+        self.locks.take_if(|(_, at)| now.since(*at) >= VERDICT_TIME);
+        self.wait.take_if(|(_, at)| now.since(*at) >= VERDICT_TIME);
+        if now.since(*self.started_at.get_or_insert(now)) < TIMES_TIME {
             return false;
         }
-        self.start = Some(Box::new(ends));
-        self.started_at = Some(now);
+        (self.started_at, self.locks_start) = (Some(now), locks);
+        let is_new = self.waits_start.is_none();
+        if is_new && !has_room {
+            return false;
+        }
+        self.waits_start = Some(Box::new(waits));
         is_new
     }
-}
 
-fn is_enough(start: &Buckets, end: &Buckets) -> bool {
-    let counts = start.iter().zip(end).map(|(start, end)| u64::from(end.wrapping_sub(*start)));
-    counts.sum::<u64>() >= TIMES_COUNT_MIN
-}
+    /// Returns the last locks if more than one in a hundred expired: p99 of the time since the lock
+    /// was taken or renewed reaches the lock duration.
+    pub(super) fn expiring_locks(&self) -> Option<LockCounts> {
+        let (locks, _) = self.locks?;
+        (u64::from(locks.expired) * 100 > u64::from(locks.ended)).then_some(locks)
+    }
 
-/// Returns a percentile in microseconds if it reaches a duration as closely as the buckets show.
-fn reached(start: &Buckets, end: &Buckets, place: usize, limit: TimeSpan) -> Option<u64> {
-    let bucket = percentiles(start, end)?.get(place).copied()?;
-    // The last bucket has no upper bound.
-    let limit = bucket_of(limit);
-    let is_reached = usize::from(bucket) >= limit && limit < usize::from(LAST_BUCKET);
-    is_reached.then(|| crate::flows::bucket_micros(bucket))
+    /// Returns the bucket of the p95 of the waits if it is the one of the time to live, or a later
+    /// one. Messages that are delivered waited less than their time to live, so being close to it
+    /// is the sign.
+    pub(super) fn long_wait(&self, time_to_live: TimeSpan) -> Option<u8> {
+        let (bucket, _) = self.wait?;
+        let limit = bucket_of(time_to_live);
+        // The last bucket has no upper bound.
+        (usize::from(bucket) >= limit && limit < usize::from(LAST_BUCKET)).then_some(bucket)
+    }
 }
 
 #[cfg(test)]
@@ -165,50 +195,86 @@ mod tests {
         assert_eq!(growth.since(at(68)), None);
     }
 
-    /// CON-39: the p99 of the time under lock against the lock duration, the p95 of the wait
-    /// against the time to live, each of at least 100 durations.
+    /// CON-39: dead letters are read if more came than are there now, also if their number grows.
+    #[test]
+    fn removed_dead_letters_are_noticed() {
+        let mut watched = Watched::starting(7, 0, 0);
+        assert!(!watched.note_dead_lettered(0, 7), "they were there before");
+        assert!(!watched.note_dead_lettered(3, 10));
+        assert!(watched.note_dead_lettered(8, 14), "five came, one left");
+        assert!(!watched.note_dead_lettered(9, 15));
+        assert!(!watched.note_dead_lettered(9, 16), "a value that is read later");
+        assert!(!watched.note_dead_lettered(10, 16));
+    }
+
+    const LOCK: TimeSpan = TimeSpan::from_seconds(30);
+    const LIFE: TimeSpan = TimeSpan::from_seconds(60);
+
+    fn note(flows: &Flows, count: usize, lock_ms: i64, wait_ms: i64) {
+        for _ in 0..count {
+            flows.locks.note(TimeSpan::from_ms(lock_ms));
+            flows.waits.note(TimeSpan::from_ms(wait_ms));
+        }
+    }
+
+    /// CON-39: more than one lock in a hundred that expires, and the p95 of the wait against the
+    /// time to live, each of at least 100 durations. A lock that is renewed may last longer.
     #[test]
     fn times_are_compared_with_their_limits() {
         let (flows, mut times) = (Flows::default(), Times::default());
-        let (lock, life) = (TimeSpan::from_seconds(30), TimeSpan::from_seconds(60));
-        let note = |count: usize, lock_ms, wait_ms| {
-            for _ in 0..count {
-                flows.locks.note(TimeSpan::from_ms(lock_ms));
-                flows.waits.note(TimeSpan::from_ms(wait_ms));
-            }
-        };
-        note(98, 10, 10);
-        note(1, 30_000, 60_000);
-        assert!(!times.judge(&flows, (lock, life), at(0), true));
-        assert_eq!((times.long_lock, times.long_wait), (None, None), "too few");
-        note(1, 30_000, 60_000);
-        times.judge(&flows, (lock, life), at(1), true);
-        assert!(times.long_lock.is_some_and(|micros| micros >= 30_000_000));
-        assert_eq!(times.long_wait, None, "2 of 100 wait long");
-        note(5, 10, 60_000);
-        times.judge(&flows, (lock, life), at(2), true);
-        assert!(times.long_wait.is_some());
-        // Longer limits are kept at once; an unlimited one always.
-        times.judge(&flows, (TimeSpan::from_seconds(120), TimeSpan::MAX), at(3), true);
-        assert_eq!((times.long_lock, times.long_wait), (None, None));
+        note(&flows, 98, 300_000, 10);
+        note(&flows, 1, 30_000, 60_000);
+        flows.note_expired_locks(1);
+        assert!(!times.judge(&flows, LOCK, at(0), true));
+        assert_eq!((times.expiring_locks(), times.long_wait(LIFE)), (None, None), "too few");
+        note(&flows, 1, 30_000, 60_000);
+        times.judge(&flows, LOCK, at(1), true);
+        assert_eq!(times.expiring_locks(), None, "one of 100");
+        assert_eq!(times.long_wait(LIFE), None, "2 of 100 wait long");
+        flows.note_expired_locks(1);
+        note(&flows, 5, 10, 60_000);
+        times.judge(&flows, LOCK, at(2), true);
+        assert_eq!(times.expiring_locks(), Some(LockCounts { ended: 105, expired: 2 }));
+        assert!(times.long_wait(LIFE).is_some());
+        assert_eq!(times.long_wait(TimeSpan::from_seconds(120)), None, "a longer one is kept");
+        assert_eq!(times.long_wait(TimeSpan::MAX), None);
         // The next hour begins, and its few durations do not change the verdict.
-        times.judge(&flows, (lock, life), at(4), true);
-        assert!(times.judge(&flows, (lock, life), at(61), true), "it takes memory");
-        note(50, 10, 10);
-        assert!(!times.judge(&flows, (lock, life), at(62), true));
-        assert!(times.long_lock.is_some() && times.long_wait.is_some());
-        note(50, 10, 10);
-        times.judge(&flows, (lock, life), at(63), true);
-        assert_eq!((times.long_lock, times.long_wait), (None, None));
+        assert!(times.judge(&flows, LOCK, at(61), true), "it takes memory");
+        note(&flows, 50, 10, 10);
+        assert!(!times.judge(&flows, LOCK, at(62), true));
+        assert!(times.expiring_locks().is_some() && times.long_wait(LIFE).is_some());
+        note(&flows, 50, 10, 10);
+        times.judge(&flows, LOCK, at(63), true);
+        assert_eq!((times.expiring_locks(), times.long_wait(LIFE)), (None, None));
     }
 
-    /// CON-39: without room, durations since the start of the broker are compared.
+    /// CON-39: a verdict ends when the lock duration changes, and after two hours with too few
+    /// durations for another.
+    #[test]
+    fn verdicts_end_with_a_repair_or_lapse() {
+        let (flows, mut times) = (Flows::default(), Times::default());
+        note(&flows, 100, 30_000, 60_000);
+        flows.note_expired_locks(100);
+        times.judge(&flows, LOCK, at(0), true);
+        assert!(times.expiring_locks().is_some());
+        times.judge(&flows, LIFE, at(1), true);
+        assert_eq!(times.expiring_locks(), None, "a longer lock duration");
+        note(&flows, 100, 60_000, 60_000);
+        flows.note_expired_locks(2);
+        times.judge(&flows, LIFE, at(60), true);
+        note(&flows, 99, 10, 10);
+        times.judge(&flows, LIFE, at(179), true);
+        assert!(times.expiring_locks().is_some() && times.long_wait(LIFE).is_some());
+        times.judge(&flows, LIFE, at(180), true);
+        assert_eq!((times.expiring_locks(), times.long_wait(LIFE)), (None, None));
+    }
+
+    /// CON-39: without room, waits since the start of the broker are compared.
     #[test]
     fn times_without_room_begin_with_the_broker() {
         let (flows, mut times) = (Flows::default(), Times::default());
-        let limits = (TimeSpan::from_seconds(30), TimeSpan::MAX);
-        assert!(!times.judge(&flows, limits, at(0), false));
-        assert!(!times.judge(&flows, limits, at(90), false));
-        assert!(times.start.is_none());
+        assert!(!times.judge(&flows, LOCK, at(0), false));
+        assert!(!times.judge(&flows, LOCK, at(90), false));
+        assert!(!times.has_start());
     }
 }

@@ -38,8 +38,9 @@ impl<M: Machine> Shell<M> {
     /// Notes how long messages were locked whose lock ended in a step.
     pub(super) fn note_locks(&self, step: &mut StepOutput) {
         if let Some(observed) = &self.observed {
-            observed.note_locks(&step.lock_spans);
+            observed.note_locks(&step.lock_spans, step.locks_expired);
         }
         step.lock_spans.clear();
+        step.locks_expired = 0;
     }
 }

@@ -177,6 +177,61 @@ async fn checks_find_messages_that_nobody_takes() {
     let dead = broker.entity("orders/$DeadLetterQueue").unwrap();
     receive(&dead, Some(Settlement::Complete)).await;
     assert_eq!(found(&broker, &clock).await, [""; 0], "somebody reads them");
+    // More come than somebody takes.
+    for _ in 0..3 {
+        send(&orders, 2).await;
+        for _ in 0..2 {
+            receive(&orders, Some(Settlement::DeadLetter { properties: None })).await;
+        }
+        receive(&dead, Some(Settlement::Complete)).await;
+        assert_eq!(found(&broker, &clock).await, [""; 0], "somebody reads them");
+    }
+}
+
+/// CON-39: an entity with two faulty destinations has one finding for both.
+#[tokio::test]
+async fn two_missing_destinations_are_one_finding() {
+    let (broker, clock) = start(ChecksConfig::default()).await;
+    queue(&broker, "a", QueueUpdate::default()).await;
+    queue(&broker, "b", QueueUpdate::default()).await;
+    let both = QueueUpdate::default().with_forward_to("a").with_forward_dead_letters_to("b");
+    queue(&broker, "from", both).await;
+    broker.delete("a", EntityKind::Queue).await.unwrap();
+    assert_eq!(found(&broker, &clock).await, ["destinationMissing from"]);
+    let since = clock.now();
+    broker.delete("b", EntityKind::Queue).await.unwrap();
+    assert_eq!(found(&broker, &clock).await, ["destinationMissing from"]);
+    let finding = one(&broker, CheckKind::DestinationMissing).await;
+    assert_eq!((finding.since, finding.others.join(" ")), (since, "a b".to_owned()));
+    assert!(finding.detail.contains("; ForwardDeadLetteredMessagesTo names `b`"), "{finding:?}");
+    let page = checks(&broker, ChecksQuery::default()).await;
+    assert_eq!((page.total, page.left_out_count), (1, 0));
+}
+
+/// CON-39: a consumer that renews its locks in time is not reported, however long it works.
+#[tokio::test]
+async fn renewed_locks_are_long_enough() {
+    let (broker, clock) = start(ChecksConfig::default()).await;
+    let short = QueueUpdate::default().with_lock_duration(TimeSpan::from_seconds(10));
+    queue(&broker, "slow", short).await;
+    let slow = broker.entity("slow").unwrap();
+    send(&slow, 100).await;
+    let (mode, bytes_max, wait) = (ReceiveMode::PeekLock, u64::MAX, TimeSpan::ZERO);
+    let receive = Command::Receive { mode, count_max: 100, bytes_max, wait, holder: None };
+    let Outcome::Received(messages) = slow.call(receive).await.unwrap() else { panic!() };
+    let tokens: Vec<_> = messages.iter().map(|it| it.facts.lock.unwrap().token).collect();
+    assert_eq!(tokens.len(), 100);
+    for _ in 0..3 {
+        clock.advance_silently(TimeSpan::from_seconds(8));
+        for token in &tokens {
+            slow.call(Command::RenewLock { token: *token }).await.unwrap();
+        }
+    }
+    for token in tokens {
+        let settlement = Settlement::Complete;
+        slow.call(Command::Settle { token, settlement }).await.unwrap();
+    }
+    assert_eq!(found(&broker, &clock).await, [""; 0]);
 }
 
 /// CON-39: a rule `$Default` next to others, sizes, receivers and times under lock.

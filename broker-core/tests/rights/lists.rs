@@ -3,21 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use peeklock_core::Access;
 use peeklock_core::clients::LinkIdentity;
+use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::Command;
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{Grant, Right, Rights};
-use peeklock_core::description::{EntityKind, QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::contract::{Authorizer, Grant, Right, Rights};
+use peeklock_core::description::{
+    EntityKind, EntityStatus, QueueUpdate, SubscriptionUpdate, TopicUpdate,
+};
 use peeklock_core::error::BrokerError;
 use peeklock_core::inspect::{
-    ClientQuery, EntityOrder, EntityQuery, Found, LinkRole, Question, TimelineOf, TimelineQuery,
+    ChecksQuery, ClientQuery, EntityOrder, EntityQuery, Found, LinkRole, Question, TimelineOf,
+    TimelineQuery,
 };
 use peeklock_core::management::{Managed, Management, Page};
 use peeklock_core::message::Message;
-use peeklock_core::time::TimeSpan;
+use peeklock_core::time::{TimeSpan, Timestamp};
+use peeklock_core::{Access, Broker, ChecksConfig};
 
-use super::world::{World, condition, in_time};
+use super::world::{TestAuthorizer, World, condition, in_time};
 
 /// Number of entities in addition to the queue of the world: ten thousand in all.
 const COUNT: usize = 9_999;
@@ -100,6 +104,59 @@ async fn a_list_of_subscriptions_reveals_no_others() {
         assert_eq!(paths(&all, EntityKind::Subscription, "t").await.unwrap().len(), 2);
         let absent = condition(&paths(&all, EntityKind::Subscription, "absent").await);
         assert_eq!(absent, Some(Condition::EntityNotFound));
+    })
+    .await;
+}
+
+/// CON-39, SEC-08: findings show nothing of entities that their reader may not read.
+#[tokio::test]
+async fn findings_reveal_no_other_entities() {
+    in_time(async {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_unix_ms(0)));
+        let authorizer = Arc::new(TestAuthorizer::default());
+        let broker = Broker::builder()
+            .arbiters(1)
+            .clock(Arc::clone(&clock) as Arc<dyn Clock>)
+            .authorizer(Arc::clone(&authorizer) as Arc<dyn Authorizer>)
+            .checks(ChecksConfig::default());
+        let broker = broker.start().await.unwrap();
+        let world = World { broker, clock, authorizer };
+        let to = |path: &str| QueueUpdate::default().with_forward_to(path);
+        for (path, update) in
+            [("secret", QueueUpdate::default()), ("q", to("secret")), ("far", to("secret"))]
+        {
+            world.broker.create_queue(path, update).await.unwrap();
+        }
+        world.broker.create_queue("loop", to("far")).await.unwrap();
+        world.broker.update_queue("far", to("loop"), None).await.unwrap();
+        let disabled =
+            QueueUpdate { status: Some(EntityStatus::Disabled), ..QueueUpdate::default() };
+        world.broker.update_queue("secret", disabled, None).await.unwrap();
+        for path in ["q", "far"] {
+            world.authorizer.grant("some", path, Grant::of(Rights::of(Right::Listen)));
+        }
+        world.clock.advance_silently(TimeSpan::from_minutes(1));
+        let shown = async |access: &Access| {
+            let question = Question::Checks(ChecksQuery::default());
+            let Found::Checks(page) = found(access, question).await.unwrap() else { panic!() };
+            let lines = page.findings.iter().map(|it| {
+                let (kind, others) = (it.kind.name(), it.others.join(" "));
+                format!("{kind} {} [{others}] {}", it.path, it.detail)
+            });
+            lines.collect::<Vec<_>>()
+        };
+        let some = shown(&world.access("some")).await;
+        let missing = "destinationMissing q [secret] ForwardTo names `secret`, which does not \
+                       exist, or you may not read it";
+        let circle = "forwardCircle far [] the entity forwards in a circle";
+        assert_eq!(some, [missing, circle]);
+        let all = shown(&world.granted("all", Grant::everything())).await;
+        let status = "destinationDisabled q [secret] ForwardTo names `secret`, whose status is \
+                      Disabled";
+        assert_eq!(all, [status, "forwardCircle far [loop] 2 entities forward in a circle"]);
+        world.broker.delete("secret", EntityKind::Queue).await.unwrap();
+        world.clock.advance_silently(TimeSpan::from_minutes(1));
+        assert_eq!(shown(&world.access("some")).await, some, "absent looks like unreadable");
     })
     .await;
 }

@@ -167,7 +167,9 @@ export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
  */
 export async function change(method, path, body = {}, headers = {}) {
   const response = await send(address(API, path), { method, body: JSON.stringify(body), headers });
-  const text = await response.text();
+  const text = await response.text().catch(() => {
+    throw new ApiError(`${method} /$api/v1/${path}`, { code: "NoAnswer", detail: "the answer was cut off" });
+  });
   return text === "" ? undefined : noteClock(text);
 }
 

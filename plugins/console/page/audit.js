@@ -4,7 +4,7 @@
 
 import { ApiError, get, getFile, now } from "./api.js";
 import { exact, number, visible, words } from "./format.js";
-import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, saveAs, SearchField, Text, usePageTitle } from "./parts.js";
+import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, saveAs, SearchField, Text, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { usePages } from "./resource.js";
 import { href, setQuery } from "./route.js";
@@ -13,14 +13,13 @@ import { html, useRef, useState } from "./view.js";
 
 const PAGE = 200;
 const FAULTS_MAX = 20;
-/** Lines whose hashes are made at once. */
-const LINES_AT_ONCE = 500;
 const zone = () => preferences.value.zone;
 
 const OPERATIONS = [
   "createEntity", "updateEntity", "deleteEntity", "createRule", "updateRule", "deleteRule", "createPolicy", "updatePolicy", "replacePolicies", "deletePolicy",
   "readKeys", "regenerateKey", "apply", "act", "breakLocks", "breakSession", "setSessionState", "closeClient", "createJob", "controlJob", "endJob",
   "deleteMessages", "send", "cancelScheduled", "search", "signIn", "signOut", "unlock", "readBody", "trimTrail", "mendTrail",
+  "muteFinding", "unmuteFinding",
 ];
 const RESULTS = [["", "All"], ["done", "Done"], ["unknown", "Unknown"]];
 const SPANS = { "1h": [3_600_000, "1 h"], "24h": [86_400_000, "24 h"], "7d": [7 * 86_400_000, "7 d"] };
@@ -107,7 +106,8 @@ export function Audit({ query }) {
 /** An action with all that its entries have. */
 function Entry({ row }) {
   const { number: last, begin, previous, atUtc, trackingId, operation, resource, policy, address, byProxy, role, request, result, count, changes, errorTrackingId, begins, stage } = row;
-  return html`<section class="panel" aria-label="Action">
+  const element = usePanel();
+  return html`<section class="panel" aria-label="Action" ref=${element}>
     <div class="beside-head"><h2>${visible(words(operation))} <${Result} row=${row} /></h2><button type="button" onClick=${() => setQuery({ entry: "" })}>Close</button></div>
     <div class="columns"><${Facts} rows=${[
       ["Time", html`<${Moment} at=${atUtc} />`],
@@ -138,47 +138,59 @@ const ZEROS = "0".repeat(64);
 const hexOf = (/** @type {ArrayBuffer} */ bytes) => [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /**
- * Verifies lines of the whole trail, as `peeklock audit verify` does.
- * @param {string} text
+ * Verifies the file of the whole trail, as `peeklock audit verify` does. It is read in parts, because it can be large.
+ * @param {Blob} file
  */
-export async function verified(text) {
-  const lines = text.split("\n").slice(0, -1);
+async function verified(file) {
   const faults = [];
+  let [count, faultCount] = [0, 0];
+  const fault = (/** @type {string} */ text) => {
+    faultCount += 1;
+    if (faults.length < FAULTS_MAX) {
+      faults.push(text);
+    }
+  };
   /** @type {Map<number, string>} */
   const hashOf = new Map();
   let [first, last, hash] = /** @type {any[]} */ ([]);
-  for (let start = 0; start < lines.length; start += LINES_AT_ONCE) {
-    const part = lines.slice(start, start + LINES_AT_ONCE);
-    const hashes = await Promise.all(part.map((line) => crypto.subtle.digest("SHA-256", new TextEncoder().encode(line)).then(hexOf)));
-    part.forEach((line, place) => {
-      const at = start + place + 1;
+  const take = async (/** @type {string[]} */ lines) => {
+    const hashes = await Promise.all(lines.map((line) => crypto.subtle.digest("SHA-256", new TextEncoder().encode(line)).then(hexOf)));
+    lines.forEach((line, place) => {
+      count += 1;
       let entry;
       try {
         entry = JSON.parse(line);
       } catch {
-        faults.push(`line ${at} is not an entry`);
+        fault(`line ${count} is not an entry`);
       }
       if (entry) {
         if (first === undefined) {
           first = entry.number;
           if ((first === 1) !== (entry.previous === ZEROS)) {
-            faults.push(`entry ${first} does not have the hash of an earlier one`);
+            fault(`entry ${first} does not have the hash of an earlier one`);
           }
         } else if (entry.number !== last + 1) {
-          faults.push(`entries between ${last} and ${entry.number} are missing`);
+          fault(`entries between ${last} and ${entry.number} are missing`);
         } else if (entry.previous !== hash) {
-          faults.push(`entry ${last} was changed: entry ${entry.number} has the hash of another text`);
+          fault(`entry ${last} was changed: entry ${entry.number} has the hash of another text`);
         }
         last = entry.number;
         hashOf.set(last, hashes[place]);
       }
       hash = hashes[place];
     });
+  };
+  const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    const lines = (rest + part.value).split("\n");
+    rest = lines.pop() ?? "";
+    await take(lines);
   }
-  if (!text.endsWith("\n")) {
-    faults.push("the export was cut");
+  if (rest !== "") {
+    fault("the export was cut");
   }
-  return { first, last, hash, hashOf, faults, count: lines.length };
+  return { first, last, hash, hashOf, faults, faultCount, count };
 }
 
 /** Saves the trail, and verifies it. */
@@ -202,10 +214,9 @@ function Trail({ filter, isFiltered }) {
     if (!globalThis.crypto?.subtle) {
       throw new ApiError("", { code: "NotSecure", detail: "this browser verifies only pages from https:// or from its own machine; use peeklock audit verify" });
     }
-    const text = await (await getFile("audit/export", {}, AbortSignal.timeout(600_000))).text();
-    const found = await verified(text);
+    const found = await verified(await getFile("audit/export", {}, AbortSignal.timeout(600_000)));
     setReport({ ...found, at: new Date(now()).toISOString() });
-    announce(found.faults.length === 0 ? "The trail is sound" : "The trail is damaged");
+    announce(found.faultCount > 0 ? "The trail is damaged" : found.count === 0 ? "The trail has no entry yet" : "The trail is sound");
   });
   const [, wantedNumber, wantedHash] = /^\s*(\d+):([0-9a-f]{64})\s*$/i.exec(noted) ?? [];
   return html`<div class="tools">
@@ -218,11 +229,11 @@ function Trail({ filter, isFiltered }) {
 }
 
 function Report({ report, noted, onNoted, wanted }) {
-  const { first, last, hash, hashOf, faults, count, at } = report;
+  const { first, last, hash, hashOf, faults, faultCount, count, at } = report;
   const found = wanted && (hashOf.get(wanted.number) === undefined ? "missing" : hashOf.get(wanted.number) === wanted.hash ? "unchanged" : "changed");
   return html`<section class="panel" aria-label="Verification">
-    <p>${faults.length === 0 ? html`<span class="good"><span aria-hidden="true">✓</span> Sound</span>` : html`<span class="bad"><span aria-hidden="true">✕</span> Damaged</span>`}: ${number(count)} entries${first === undefined ? "" : `, ${first} to ${last}`}, verified <${Age} at=${at} suffix=" ago" />.</p>
-    ${faults.length > 0 && html`<ul class="plain-list">${faults.slice(0, FAULTS_MAX).map((fault) => html`<li key=${fault}>${fault}</li>`)}</ul>`}
+    <p>${faultCount === 0 && count === 0 ? "The trail has no entry yet" : faultCount === 0 ? html`<span class="good"><span aria-hidden="true">✓</span> Sound</span>` : html`<span class="bad"><span aria-hidden="true">✕</span> Damaged</span>`}${count > 0 ? `: ${number(count)} entries` : ""}${first === undefined ? "" : `, ${first} to ${last}`}, verified <${Age} at=${at} suffix=" ago" />.</p>
+    ${faults.length > 0 && html`<ul class="plain-list">${faults.map((fault) => html`<li key=${fault}>${fault}</li>`)}${faultCount > faults.length && html`<li key="more">and ${number(faultCount - faults.length)} more</li>`}</ul>`}
     ${last !== undefined && html`<p>Last entry <span class="mono">${last}:${hash}</span> <${Copy} text=${`${last}:${hash}`} what="number and hash of the last entry" /> <span class="quiet">Note it elsewhere: entries that are cut off later are missed only by it.</span></p>`}
     <div class="tools"><label>Noted before <input type="text" class="mono noted" placeholder="NUMBER:HASH" autocomplete="off" spellcheck=${false} value=${noted} onInput=${(event) => onNoted(event.currentTarget.value)} /></label>
       <span aria-live="polite">${found && html`<span class=${found === "unchanged" ? "good" : "bad"}>The noted entry is ${found}.</span>`}</span></div>

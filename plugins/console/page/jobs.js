@@ -5,7 +5,7 @@
 import { ApiError, change, entityPath, get, mayManage, SUB_QUEUES } from "./api.js";
 import { useMayOperate } from "./actions.js";
 import { exact, number, size, span, visible } from "./format.js";
-import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, useNow, usePageTitle } from "./parts.js";
+import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, Unknown, useNow, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { refreshAll, usePages, useResource } from "./resource.js";
 import { entityHref, href, kindOfPath, setQuery } from "./route.js";
@@ -193,7 +193,7 @@ function Form({ id, what, make, onClose }) {
       ${isSent && html`<label><input type="checkbox" checked=${values.newId === true} onChange=${(event) => setValues({ ...values, newId: event.currentTarget.checked })} />New message ids</label>`}
     </div>
     <${Problem} error=${error} />
-    ${error?.status === 0 && error.asked && html`<p class="look">The outcome is unknown: the broker may have made the job. The page Jobs lists it.</p>`}
+    <${Unknown} error=${error}>the broker may have made the job. The page Jobs lists it.<//>
     <div class="tools"><button class="primary" disabled=${isBusy}>${isBusy ? "Waiting for the broker…" : "Preview"}</button>
       <button type="button" disabled=${isBusy} onClick=${onClose}>Leave as it is</button></div>
   </form>`;
@@ -207,7 +207,7 @@ export function JobPanel({ id }) {
   const job = state.value;
   const close = () => setQuery({ job: "" });
   const seen = useRef("");
-  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const element = usePanel();
   useEffect(() => {
     if (!job) {
       return;
@@ -232,13 +232,13 @@ export function JobPanel({ id }) {
     }
   }, [id]);
   return html`<section class="panel job" aria-label="Job" tabindex="-1" ref=${element}>
-    ${job ? html`<${Job} job=${job} onClose=${close} reread=${state.refresh} />` : html`<div class="beside-head"><h2>Job</h2><button type="button" onClick=${close}>Close</button></div>`}
+    ${job ? html`<${Job} job=${job} onClose=${close} reread=${state.refresh} keepFocus=${() => element.current?.focus({ preventScroll: true })} />` : html`<div class="beside-head"><h2>Job</h2><button type="button" onClick=${close}>Close</button></div>`}
     <${Problem} error=${state.error} onRetry=${state.refresh} />
     ${!job && !state.error && html`<p class="quiet">Reading…</p>`}
   </section>`;
 }
 
-function Job({ job, onClose, reread }) {
+function Job({ job, onClose, reread, keepFocus }) {
   const { verb, past, isHarm } = factsOf(job.deed);
   const { preview } = job;
   const { entity, kind, tab } = placeOf(job.path);
@@ -250,6 +250,8 @@ function Job({ job, onClose, reread }) {
     setError(undefined);
     try {
       await change("POST", `jobs/${job.job}/${operation}`, body);
+      // The button that was pressed goes.
+      keepFocus();
       await reread();
     } catch (thrown) {
       setError(thrown);
@@ -267,7 +269,7 @@ function Job({ job, onClose, reread }) {
     ${preview && (job.state === "ready" || job.startedAtUtc === undefined) && html`<${Preview} job=${job} />`}
     ${(isOpen || (isEnded(job) && job.startedAtUtc)) && html`<${Progress} job=${job} past=${past} />`}
     <${Problem} error=${error} />
-    ${error?.status === 0 && html`<p class="look">The outcome is unknown: the broker may have done this. The state above is read again by itself.</p>`}
+    <${Unknown} error=${error}>the broker may have done this. The state above is read again by itself.<//>
     ${
       mayOperate &&
       !isEnded(job) &&
@@ -278,7 +280,7 @@ function Job({ job, onClose, reread }) {
       ${button("cancel", job.state === "ready" || job.state === "selecting" ? "Leave as it is" : "Cancel the rest")}
     </div>`
     }
-    ${job.failed > 0 && html`<${Failures} key=${`${job.job} ${job.failed}`} job=${job} mayOperate=${mayOperate} />`}
+    ${job.failed > 0 && html`<${Failures} key=${job.job} job=${job} mayOperate=${mayOperate} />`}
     <${Made} job=${job} />`;
 }
 
@@ -333,8 +335,13 @@ function Progress({ job, past }) {
 function Failures({ job, mayOperate }) {
   const [isOpen, setOpen] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (undefined));
-  const list = useResource(isOpen ? `failures ${job.job} ${job.failed}` : undefined, (signal) => get(`jobs/${job.job}/failures`, { top: NUMBERS_MAX }, signal), { every: 0 });
+  const list = useResource(isOpen ? `failures ${job.job}` : undefined, async (signal) => ({ ...(await get(`jobs/${job.job}/failures`, { top: NUMBERS_MAX }, signal)), failed: job.failed }), { every: 0 });
   const failures = list.value?.failures ?? [];
+  useEffect(() => {
+    if (list.value && list.value.failed !== job.failed && !list.isLoading) {
+      void list.refresh();
+    }
+  }, [job.failed, list.value]);
   const { entity, kind, tab } = placeOf(job.path);
   const again = async () => {
     setError(undefined);
@@ -357,6 +364,7 @@ function Failures({ job, mayOperate }) {
         ${mayOperate && isEnded(job) && html`<button type="button" onClick=${again}>Preview the same for these</button>`}
       </div>
       <${Problem} error=${error} />
+      <${Unknown} error=${error}>the broker may have made the job. The page Jobs lists it.<//>
       <div class="table-scroll small-scroll" role="region" tabindex="0" aria-label="Messages that were left alone"><table class="plain"><thead><tr><th scope="col" class="right">Number</th><th scope="col">Reason</th></tr></thead>
         <tbody>${failures.slice(0, FAILURES_SHOWN).map(({ sequenceNumber, result }) => html`<tr key=${sequenceNumber}><td class="right mono"><a href=${entityHref(kind, entity, tab, {}, sequenceNumber)}>${String(sequenceNumber)}</a></td><td>${RESULTS[result] ?? visible(result)}</td></tr>`)}</tbody></table></div>
       ${list.value.total > FAILURES_SHOWN && html`<p class="quiet">The first ${number(Math.min(FAILURES_SHOWN, failures.length))} of ${number(list.value.total)}.</p>`}`

@@ -57,15 +57,18 @@ export function Overview() {
   }
   const { health, namespace, checks, needs } = value;
   const findings = checks?.findings.filter(({ weight }) => weight !== "notice") ?? [];
+  // Notices come last, so an answer without any may leave out others.
+  const findingCount = checks && findings.length === checks.findings.length ? checks.total : findings.length;
   const found = NEEDS.map((need, place) => ({ ...need, count: needs[place].total, rows: needs[place].entities })).filter(({ count }) => count > 0);
   const isIll = health.status !== "ok";
   const thingCount = found.length + (isIll ? 1 : 0) + (findings.length > 0 ? 1 : 0);
   const active = value.accepted.entities.reduce((count, row) => count + row.activeMessageCount, 0);
   const dead = found.find(({ id }) => id === "dead");
   return html`<div class="page">
-    <h1>${total === 0 && thingCount === 0 ? "Nothing here yet" : thingCount === 0 ? "All well" : thingCount === 1 ? "1 thing needs you" : `${number(thingCount)} things need you`}</h1>
+    <h1>${total === 0 && thingCount === 0 ? "Nothing here yet" : thingCount === 0 ? (checks ? "All well" : "Nothing known needs you") : thingCount === 1 ? "1 thing needs you" : `${number(thingCount)} things need you`}</h1>
     <p class="quiet facts-line">
       ${namespace && html`<span>Namespace <span class="mono">${visible(namespace.name)}</span>, ${visible(namespace.tier)}</span>`}
+      ${!checks && html`<span class="look">findings of the checks unknown</span>`}
       ${health.version && html`<span>version ${visible(health.version)}</span>`}
       ${health.startedAtUtc && html`<span>up for <${Age} at=${health.startedAtUtc} /></span>`}
       ${health.store && html`<span>store ${visible(health.store)}, ${health.durable ? "durable" : html`<strong class="look">not durable: messages end with the process</strong>`}</span>`}
@@ -87,7 +90,7 @@ export function Overview() {
       ${
         findings.length > 0 &&
         html`<li class=${findings.some(({ weight }) => weight === "error") ? "bad" : "look"}><span aria-hidden="true">◆</span>
-          <div><a href="#/checks">${findings.length === 1 ? "1 finding" : `${number(findings.length)} findings`} of the checks</a> <span class="quiet">${[...new Set(findings.map(({ kind }) => words(kind).toLowerCase()))].slice(0, 4).join(", ")}.</span></div></li>`
+          <div><a href="#/checks">${findingCount === 1 ? "1 finding" : `${number(findingCount)} findings`} of the checks</a> <span class="quiet">${[...new Set(findings.map(({ kind }) => words(kind).toLowerCase()))].slice(0, 4).join(", ")}.</span></div></li>`
       }
     </ul>`
     }

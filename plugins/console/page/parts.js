@@ -207,6 +207,21 @@ export function Choice({ label, value, options, onChange }) {
   </fieldset>`;
 }
 
+/** Element of a panel. When it goes and has the focus, the table of the page gets that, so that keys work on. */
+export function usePanel() {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => () => {
+    if (element.current?.contains(document.activeElement)) {
+      /** @type {HTMLElement | null} */ (document.querySelector("main table[role=grid]"))?.focus({ preventScroll: true });
+    }
+  }, []);
+  return element;
+}
+
+/** Says that a change may have been made, if its answer is missing (CON-62). */
+export const Unknown = ({ error, children = "the broker may have done this." }) =>
+  error instanceof ApiError && error.status === 0 && error.asked !== "" && html`<p class="look">The outcome is unknown: ${children}</p>`;
+
 /** Heading of a page, which sets the title of the document. */
 export function usePageTitle(/** @type {string} */ title) {
   useEffect(() => {

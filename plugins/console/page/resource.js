@@ -52,9 +52,13 @@ class Resource extends Store {
     }
   }
 
-  async refresh() {
+  /** Reads the value. One that is being read already is enough, unless something was changed since it began. */
+  async refresh(isForced = false) {
     if (this.value.isLoading) {
-      return;
+      if (!isForced) {
+        return;
+      }
+      this.cancel();
     }
     const abort = new AbortController();
     this.#abort = abort;
@@ -62,8 +66,14 @@ class Resource extends Store {
     this.readAt = Date.now();
     try {
       const value = await this.load(abort.signal, this.value.value);
+      if (this.#abort !== abort) {
+        return;
+      }
       this.set({ value, error: undefined, at: Date.now(), isLoading: false });
     } catch (error) {
+      if (this.#abort !== abort) {
+        return;
+      }
       if (!abort.signal.aborted) {
         const shown = error instanceof ApiError ? error : new ApiError("", { code: "PageError", detail: String(error) });
         this.set({ ...this.value, error: shown, at: Date.now(), isLoading: false });
@@ -100,10 +110,10 @@ function forget() {
   }
 }
 
-/** Reads everything that the page shows again. */
+/** Reads everything that the page shows again, because something has changed. */
 export function refreshAll() {
   for (const resource of watched()) {
-    void resource.refresh();
+    void resource.refresh(true);
   }
 }
 
@@ -258,7 +268,7 @@ export function useResource(key, load, { every = EVERY_MS, subject = undefined, 
     return end;
   }, [resource]);
   const state = resource?.value ?? { value: undefined, error: undefined, at: 0, isLoading: false };
-  return { ...state, refresh: () => resource?.refresh() ?? Promise.resolve() };
+  return { ...state, refresh: () => resource?.refresh(true) ?? Promise.resolve() };
 }
 
 /**

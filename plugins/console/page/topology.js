@@ -5,7 +5,7 @@
 import { ApiError, change, get, subscriptionParts } from "./api.js";
 import { useMayOperate } from "./actions.js";
 import { exact, number, rate, visible, words } from "./format.js";
-import { Age, announce, Choice, Empty, Facts, Moment, Problem, SearchField, Text, usePageTitle } from "./parts.js";
+import { Age, announce, Choice, Empty, Facts, Moment, Problem, SearchField, Text, Unknown, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { refreshAll, useResource } from "./resource.js";
 import { entityHref, go, href, kindOfPath, setQuery } from "./route.js";
@@ -58,8 +58,34 @@ function layered(nodes, edges) {
   return shown;
 }
 
-/** Whether messages cannot pass an edge, or its end is a fault. */
-const isIll = (edge, nodes) => edge.failed > 0 || nodes[edge.to].kind === "unknown";
+const FAULTS = { destinationMissing: "missing", destinationDisabled: "disabled" };
+const pairOf = (/** @type {string} */ from, /** @type {string} */ to) => JSON.stringify([from.toLowerCase(), to.toLowerCase()]);
+
+/** What the checks find: entities, and pairs of an entity and its destination, with a word for the fault. */
+function faultsOf(findings) {
+  const entities = new Set();
+  const ways = new Map();
+  for (const { kind, path, weight, others = [] } of findings) {
+    if (path !== undefined && weight !== "notice") {
+      entities.add(path.toLowerCase());
+      others.forEach((other) => kind in FAULTS && ways.set(pairOf(path, other), FAULTS[kind]));
+    }
+  }
+  return { entities, ways };
+}
+
+/** Gives each edge its nodes and its fault, so that a row of the table needs no other answer than its own. */
+function resolved({ nodes, edges, ...others }, findings = []) {
+  const faults = faultsOf(findings);
+  const fit = nodes.map((node) => ({ ...node, isIll: faults.entities.has(node.name.toLowerCase()) }));
+  const ways = edges.map((edge) => {
+    const [source, target] = [fit[edge.from], fit[edge.to]];
+    const fault = edge.kind === "subscription" ? undefined : faults.ways.get(pairOf(source.name, target.name));
+    target.isIll ||= fault !== undefined;
+    return { ...edge, source, target, fault, isIll: edge.failed > 0 || fault !== undefined };
+  });
+  return { ...others, nodes: fit, edges: ways };
+}
 
 const hrefOf = (node) => (node.entity ? entityHref(node.kind, node.name) : undefined);
 
@@ -85,23 +111,29 @@ function Picture({ topology, around }) {
       const [ways, others] = [edges.filter(({ from: one }) => one === edge.from).length, edges.filter(({ to: one }) => one === edge.to).length];
       const isAtStart = others > ways || (others === ways && to.x - from.x > BOX_PX + GAP_PX);
       const [x, y] = isAtStart ? [x1 + 6, y1 + ((y2 - y1) * 6) / Math.max(6, x2 - x1)] : [x2 - 6, y2 - ((y2 - y1) * 6) / Math.max(6, x2 - x1)];
-      return html`<g key=${`e${place}`} class=${`map-edge ${edge.kind} ${isIll(edge, nodes) ? "ill" : ""}`}><line x1=${x1} y1=${y1} x2=${x2} y2=${y2} />
+      return html`<g key=${`e${place}`} class=${`map-edge ${edge.kind} ${edge.isIll ? "ill" : ""}`}><line x1=${x1} y1=${y1} x2=${x2} y2=${y2} />
         ${text && html`<text x=${x} y=${y - 4} text-anchor=${isAtStart ? "start" : "end"}>${text}</text>`}</g>`;
     })}
     ${columns.flat().map((place) => {
       const node = nodes[place];
       const { x, y } = at.get(place);
-      const isFault = node.kind === "unknown" || circled.has(node.name);
+      const isFault = node.isIll || circled.has(node.name);
       return html`<g key=${`n${place}`} class=${`map-node ${node.kind} ${isFault ? "ill" : ""} ${node.name === around ? "active" : ""}`} onClick=${() => hrefOf(node) && go(/** @type {string} */ (hrefOf(node)))}>
         <rect x=${x} y=${y} width=${BOX_PX} height=${BOX_HEIGHT} rx="3" /><text x=${x + 8} y=${y + 17}>${cut(subscriptionParts(node.name)?.name ?? node.name)}</text><title>${`${visible(node.name)}, ${node.kind}`}</title></g>`;
     })}
   </svg></div>`;
 }
 
-const edgeColumns = (nodes) => [
-  { id: "from", name: "From", width: PHONE.matches ? 130 : 320, rank: 1, mono: true, cell: (edge) => html`<${Text} value=${nodes[edge.from].name} max=${160} />` },
+/** Name of a node; that of an entity leads to it. */
+const Node = ({ node }) => {
+  const name = html`<${Text} value=${node.name} max=${160} />`;
+  return hrefOf(node) ? html`<a href=${hrefOf(node)} tabindex="-1">${name}</a>` : name;
+};
+
+const edgeColumns = () => [
+  { id: "from", name: "From", width: PHONE.matches ? 130 : 320, rank: 1, mono: true, cell: (edge) => html`<${Node} node=${edge.source} />` },
   { id: "kind", name: "Way", width: 170, rank: 3, cell: (edge) => EDGES[edge.kind] ?? visible(edge.kind) },
-  { id: "to", name: "To", width: 150, isWide: true, rank: 1, mono: true, cell: (edge) => html`<span class=${nodes[edge.to].kind === "unknown" ? "bad" : ""}><${Text} value=${nodes[edge.to].name} max=${160} />${nodes[edge.to].kind === "unknown" ? " (missing)" : ""}</span>` },
+  { id: "to", name: "To", width: 150, isWide: true, rank: 1, mono: true, cell: ({ target, fault }) => html`<span class=${fault ? "bad" : ""}><${Node} node=${target} />${fault ? ` (${fault})` : target.kind === "unknown" ? " (unknown)" : ""}</span>` },
   { id: "rate", name: "Rate", unit: "1/s", width: 84, align: "right", rank: 2, cell: (edge) => rate(edge.perSecond) },
   { id: "waiting", name: "Waiting", width: 88, align: "right", rank: 2, cell: (edge) => (edge.waiting === undefined ? "" : html`<span class=${edge.waiting === 0 ? "zero" : "look"}>${number(edge.waiting)}</span>`) },
   { id: "failed", name: "Failed", width: 84, align: "right", rank: 2, cell: (edge) => (edge.failed === undefined ? "" : html`<span class=${edge.failed === 0 ? "zero" : "bad"}>${number(edge.failed)}</span>`) },
@@ -112,17 +144,21 @@ export function Topology({ query }) {
   const [around, hops] = [query.get("around") ?? "", query.get("hops") ?? "1"];
   const asked = { around, hops: around ? hops : undefined };
   const state = useResource(`topology ${JSON.stringify(asked)}`, (signal) => get("topology", asked, signal));
-  const { value } = state;
+  const checks = useResource("checks of topology", (signal) => get("checks", { muted: false }, signal), { every: 30_000 });
+  const value = useMemo(() => state.value && resolved(state.value, checks.value?.findings), [state.value, checks.value]);
   const { nodes = [], edges = [], longestChain, circles = [], hopCountMax, nodeCount } = value ?? {};
   const connectedCount = new Set(edges.flatMap(({ from, to }) => [from, to])).size;
   const loneCount = nodes.length - connectedCount;
   const isOver = longestChain && longestChain.hops > hopCountMax;
-  const columns = useMemo(() => edgeColumns(nodes), [value]);
+  const columns = useMemo(edgeColumns, []);
+  const kindOf = nodes.find((node) => node.entity && node.name.toLowerCase() === around.toLowerCase())?.kind;
   return html`<div class="page fill">
     <h1>Topology</h1>
     <div class="tools">
       <${SearchField} label="Path of an entity" value=${around} onChange=${(path) => setQuery({ around: path })} />
       ${around && html`<${Choice} label="Distance" value=${hops} options=${HOPS} onChange=${(value) => setQuery({ hops: value })} /><button type="button" onClick=${() => setQuery({ around: "", hops: "" })}>Whole namespace</button>`}
+      ${kindOf && html`<a class="button" href=${entityHref(kindOf, around)}>Open the entity</a>`}
+      ${checks.error && html`<span class="look">Findings of the checks are unknown.</span>`}
     </div>
     <${Problem} error=${state.error} onRetry=${state.refresh} />
     ${!value && !state.error && html`<p class="quiet">Reading…</p>`}
@@ -131,8 +167,8 @@ export function Topology({ query }) {
     ${value && edges.length > 0 && (connectedCount <= DRAWN_MAX ? html`<${Picture} topology=${value} around=${around} />` : html`<p class="notice">${number(connectedCount)} connected entities are too many for a picture. Enter the path of one, or choose a row.</p>`)}
     ${
       value &&
-      html`<${Table} noun=${["way", "ways"]} label="Ways of messages" columns=${columns} rows=${edges} keyOf=${(edge) => `${edge.from} ${edge.to} ${edge.kind}`} scope=${`topology ${around} ${hops}`}
-      hrefOf=${(edge) => href(["topology"], { around: nodes[edge.from].name, hops: around ? hops : "" })} empty=${html`<${Empty} title="No entity passes messages on"><p>Topics with subscriptions, and entities that forward messages or dead letters, are shown here.</p><//>`} />`
+      html`<${Table} noun=${["way", "ways"]} label="Ways of messages" columns=${columns} rows=${edges} keyOf=${(edge) => JSON.stringify([edge.source.name, edge.target.name, edge.kind])} scope=${`topology ${around} ${hops}`}
+      onOpen=${(edge) => go(href(["topology"], { around: edge.source.name, hops: around ? hops : "" }))} empty=${html`<${Empty} title="No entity passes messages on"><p>Topics with subscriptions, and entities that forward messages or dead letters, are shown here.</p><//>`} />`
     }
     ${value && html`<p class="quiet">${loneCount > 0 ? `${number(loneCount)} entities without a connection are not shown.` : ""}${nodeCount > nodes.length ? ` ${number(nodeCount - nodes.length)} more entities are left out.` : ""}</p>`}
   </div>`;
@@ -164,15 +200,13 @@ export function Checks({ query }) {
   const { value } = state;
   const rows = value?.findings ?? [];
   const chosen = rows.find((one) => keyOf(one) === selected);
-  const empty = value?.checkedAtUtc === undefined
-    ? html`<${Empty} title="No check yet"><p>The first one comes a minute after the start of the broker.</p><//>`
-    : html`<${Empty} title=${path || muted === "true" ? "No such finding" : "Nothing found"}><p>The broker looks every minute for entities and settings that need a person.</p><//>`;
+  const empty = html`<${Empty} title=${path || muted === "true" ? "No such finding" : "Nothing found"}><p>The broker looks every minute for entities and settings that need a person.</p><//>`;
   return html`<div class="page fill">
     <h1>Checks</h1>
     <div class="tools">
       <${SearchField} label="Part of the path" value=${path} onChange=${(text) => setQuery({ path: text, finding: "" })} />
       <${Choice} label="Muted findings" value=${muted} options=${[["", "All"], ["false", "Not muted"], ["true", "Muted"]]} onChange=${(word) => setQuery({ muted: word, finding: "" })} />
-      ${value?.checkedAtUtc && html`<span class="quiet">Checked <${Age} at=${value.checkedAtUtc} suffix=" ago" />${value.mutedCount > 0 ? `, ${number(value.mutedCount)} muted` : ""}</span>`}
+      ${value?.checkedAtUtc && html`<span class="quiet">Checked <${Age} at=${value.checkedAtUtc} suffix=" ago" />${value.mutedCount > 0 ? `, ${number(value.mutedCount)} muted` : ""}${value.leftOutCount > 0 ? `, ${number(value.leftOutCount)} more findings had no room` : ""}</span>`}
     </div>
     <${Problem} error=${state.error} onRetry=${state.refresh} />
     ${!value && !state.error && html`<p class="quiet">Reading…</p>`}
@@ -189,6 +223,7 @@ function Finding({ finding }) {
   const [reason, setReason] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (undefined));
+  const element = usePanel();
   const run = (operation, body) => async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -197,6 +232,8 @@ function Finding({ finding }) {
       await change("POST", `checks/${operation}`, { kind, ...(path !== undefined && { path }), ...body });
       announce(operation === "mute" ? "The finding is muted" : "The finding is no longer muted");
       setReason("");
+      // The form or button goes.
+      element.current?.focus({ preventScroll: true });
       refreshAll();
     } catch (thrown) {
       setError(thrown instanceof ApiError ? thrown : new ApiError("", { code: "PageError", detail: String(thrown) }));
@@ -204,17 +241,20 @@ function Finding({ finding }) {
     setBusy(false);
   };
   const link = (one) => html`<a class="mono" href=${entityHref(kindOfPath(one), one)}><${Text} value=${one} max=${200} /></a>`;
-  return html`<section class="panel" aria-label="Finding">
+  // A destination that does not exist, or is elsewhere, has no page.
+  const other = (/** @type {string} */ one) => (kind === "destinationMissing" || one.includes("://") ? html`<span class="mono"><${Text} value=${one} max=${200} /></span>` : link(one));
+  return html`<section class="panel" aria-label="Finding" tabindex="-1" ref=${element}>
     <div class="beside-head"><h2>${visible(words(kind))} <${Weight} name=${weight} /></h2><button type="button" onClick=${() => setQuery({ finding: "" })}>Close</button></div>
     <p><${Text} value=${detail} max=${1000} /></p>
     <p><strong>Remedy:</strong> <${Text} value=${remedy} max=${1000} /></p>
     <${Facts} rows=${[
       ["Entity", path === undefined ? "the broker" : link(path)],
-      ["With", others.length > 0 ? others.map((one, place) => html`<span key=${one}>${place > 0 && ", "}${link(one)}</span>`) : undefined],
+      ["With", others.length > 0 ? others.map((one, place) => html`<span key=${one}>${place > 0 && ", "}${other(one)}</span>`) : undefined],
       ["Since", html`<${Moment} at=${sinceUtc} />`],
       ["Muted", muted && html`<${Text} value=${muted.reason} max=${256} />, <${Age} at=${muted.atUtc} suffix=" ago" />`],
     ]} />
     <${Problem} error=${error} />
+    <${Unknown} error=${error} />
     ${
       mayOperate &&
       (muted

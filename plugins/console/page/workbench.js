@@ -85,6 +85,13 @@ export function Workbench({ kind, path, query }) {
       setQuery({ group: undefined, none: undefined, at: "", ...toGroup(next) });
     }
   };
+  // Another count may have another order, and the chosen group stays.
+  const isUnnamed = chosen && !query.has("group") && !query.has("none");
+  useEffect(() => {
+    if (isUnnamed) {
+      setQuery(toGroup(chosen));
+    }
+  }, [isUnnamed, way, sub]);
   const [isWide, setWide] = useState(WIDE.matches);
   useEffect(() => {
     const change = () => setWide(WIDE.matches);

@@ -1046,8 +1046,10 @@ export interface Checks {
   }[];
   readonly total: number;
   readonly mutedCount: number;
+  /** Further findings, for which the check had no room. Absent if there is none. */
+  readonly leftOutCount?: number;
   readonly checkedAtUtc: string;
-  /** Processor time of the last check. */
+  /** Working time of the last check, without the time that it waited. */
   readonly tookUs: number;
   readonly nowUtc: string;
 }

@@ -132,7 +132,9 @@ impl Queue {
                 return;
             };
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
-            let end = self.end_of_detached(lock.holder).unwrap_or(LinkEnd::Broken);
+            let detached = self.end_of_detached(lock.holder);
+            step.locks_expired += u32::from(detached.is_none());
+            let end = detached.unwrap_or(LinkEnd::Broken);
             self.end_lock(&lock, end, ctx, step);
         }
     }

@@ -59,10 +59,13 @@ pub struct ChecksView {
     total: u64,
     /// Number of muted findings among them.
     muted_count: u64,
+    /// Number of further findings, for which the check had no room. Left out if there is none.
+    #[serde(default, skip_serializing_if = "super::message::is_zero")]
+    left_out_count: u64,
     /// Instant of the last check, at most a minute ago.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     checked_at_utc: Instant,
-    /// Processor time that the last check took, in microseconds.
+    /// Working time of the last check in microseconds, without the time that it waited.
     took_us: u64,
     /// Instant of the answer by the clock of the broker.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -142,6 +145,7 @@ impl ChecksView {
             findings: page.findings.into_iter().map(Into::into).collect(),
             total: page.total,
             muted_count: page.muted_count,
+            left_out_count: page.left_out_count,
             checked_at_utc: Instant(page.checked_at),
             took_us: u64::try_from(page.took.ticks() / 10).unwrap_or_default(),
             now_utc: Instant(at),
@@ -158,6 +162,7 @@ impl ChecksView {
             findings: self.findings.into_iter().map(Into::into).collect(),
             total: self.total,
             muted_count: self.muted_count,
+            left_out_count: self.left_out_count,
             checked_at: self.checked_at_utc.0,
             took: TimeSpan::from_ticks(ticks),
         }

@@ -177,7 +177,7 @@ pub struct TapPageView {
 
 /// Returns whether a count is zero, so that serde leaves it out.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
-const fn is_zero(count: &u64) -> bool {
+pub(super) const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -135,6 +135,11 @@ impl Queue {
             let ended = self.sessions.as_ref().and_then(|sessions| sessions.first_ended(ctx.now));
             let Some(index) = ended else { return };
             *moves -= 1;
+            let hold = self.sessions.as_ref().and_then(|sessions| sessions.get(index)?.hold());
+            // Further steps that end the same hold do not count it again.
+            if let Some(hold) = hold.filter(|hold| hold.ended.is_none()) {
+                step.locks_expired += u32::try_from(hold.locks.len()).unwrap_or(u32::MAX);
+            }
             self.end_hold(index, LinkEnd::Broken, moves, ctx, step);
         }
     }
