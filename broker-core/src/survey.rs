@@ -1,7 +1,7 @@
 //! Counts and rates of all entities at one moment (CON-04).
 //!
 //! A survey loads the atomic values that each entity publishes after its turns, so no entity gets
-//! mail. It is taken on demand and shared for a second. Rates follow from the growth between two
+//! mail. It is taken on demand, and shared for a second or until an entity comes or goes. Rates follow from the growth between two
 //! surveys: nothing is counted while nobody looks.
 
 use std::collections::{HashMap, HashSet};
@@ -60,10 +60,10 @@ pub(crate) struct SurveyedEntity {
 /// Keys of the entities that a reader may read; `None` for all entities.
 pub(crate) struct ReadableKeys(pub(crate) Option<HashSet<PathKey>>);
 
-/// The last survey of a broker.
+/// The last survey of a broker, with the number of entities at its beginning.
 #[derive(Default)]
 pub(crate) struct Surveys {
-    last: Mutex<Option<Arc<Survey>>>,
+    last: Mutex<Option<(usize, Arc<Survey>)>>,
 }
 
 #[cfg(test)]
@@ -96,20 +96,24 @@ impl ReadableKeys {
 }
 
 impl Surveys {
-    /// Returns a survey that is less than a second old. One caller takes a new one, others wait for
-    /// it.
+    /// Returns a survey that is less than a second old and has the entities that were just created.
+    /// One caller takes a new one, others wait for it.
     pub(crate) async fn latest(&self, directory: &Directory, clock: &dyn Clock) -> Arc<Survey> {
         let mut last = self.last.lock().await;
-        let now = clock.now();
-        if let Some(survey) = last.as_ref().filter(|survey| now.since(survey.taken_at) < AGE_MAX) {
+        let (now, count) = (clock.now(), directory.len());
+        if let Some((of_count, survey)) = last.as_ref()
+            && *of_count == count
+            && now.since(survey.taken_at) < AGE_MAX
+        {
             return Arc::clone(survey);
         }
         let mut survey = Survey::take(directory, now).await;
-        let earlier = last.take_if(|last| now.since(last.taken_at) <= RATE_TIME_MAX);
-        if let Some(earlier) = earlier {
+        if let Some((_, earlier)) =
+            last.take_if(|(_, last)| now.since(last.taken_at) <= RATE_TIME_MAX)
+        {
             survey.set_rates(&earlier).await;
         }
-        Arc::clone(last.insert(Arc::new(survey)))
+        Arc::clone(&last.insert((count, Arc::new(survey))).1)
     }
 }
 
@@ -146,12 +150,18 @@ impl Survey {
         }
     }
 
-    /// Sets the rates since an earlier survey.
+    /// Sets the rates since an earlier survey. One that was replaced early, because an entity came or
+    /// went, is too young for new rates and passes its own on.
     async fn set_rates(&mut self, earlier: &Self) {
         let passed = self.taken_at.since(earlier.taken_at);
         for some in self.entities.chunks_mut(READ_AT_ONCE) {
             for entity in some {
                 let before = earlier.get(&entity.key).filter(|before| before.id == entity.id);
+                if passed < AGE_MAX {
+                    entity.row.rates = before.and_then(|before| before.row.rates);
+                    entity.forward_rate = before.and_then(|before| before.forward_rate);
+                    continue;
+                }
                 entity.row.rates = before.and_then(|before| {
                     Rates::between(&before.row.readings, &entity.row.readings, passed)
                 });

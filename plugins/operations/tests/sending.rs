@@ -5,9 +5,7 @@ mod world;
 
 use std::sync::Arc;
 
-use peeklock_core::command::{
-    Act, ActResult, Command, Deed, Edit, JobStep, OperatorCommand,
-};
+use peeklock_core::command::{Act, ActResult, Command, Deed, Edit, JobStep, OperatorCommand};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Action, Authorizer, Grant, Principal, Right, Rights};
 use peeklock_core::description::{
