@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::BinaryBytes;
-use peeklock::command::{ActedMessage, Deed, NewInstant};
+use peeklock::command::{ActedMessage, Deed};
 use peeklock::ids::{JobId, SequenceNumber};
 use peeklock::inspect::{
     Found, HeadState, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,

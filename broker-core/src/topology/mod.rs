@@ -1,7 +1,7 @@
 //! Entities and their destinations as nodes and edges (CON-38).
 //!
 //! ```text
-//!  Survey ──► Graph: edges between all nodes ──► Links: chains, circles, what is near ──► Topology
+//!  Survey ──► Graph: edges between all nodes ──► Links: chains, circles, neighbours ──► Topology
 //! ```
 //!
 //! Entities publish their destinations ([`EntitySetup`](peeklock_model::inspect::EntitySetup)), so
