@@ -24,7 +24,7 @@ pub struct EditFlags {
     /// Remove an application property of each message; may be repeated
     #[arg(long, value_name = "KEY")]
     remove: Vec<String>,
-    /// Time to live of each message, such as 1h [default: that of its sender]
+    /// Time to live of each message, such as 1h [default: as its sender set it]
     #[arg(long, value_name = "DURATION", value_parser = span_of)]
     ttl: Option<TimeSpan>,
     /// Give each message a new message id

@@ -129,7 +129,7 @@ fn a_job_sends_each_message_once_over_kills() {
     assert_eq!(ask(&server, "POST", &format!("/jobs/{id}/start"), &start).0, 200);
     let count = |server: &Server, queue: &str| {
         let (_, found) = ask(server, "GET", &format!("/queues/{queue}"), &Value::Null);
-        found["totalMessageCount"].as_u64().unwrap()
+        found["runtime"]["totalMessageCount"].as_u64().unwrap()
     };
     let mut kills = 0;
     for step in 1..=(MESSAGES / 250) as u64 {

@@ -294,8 +294,8 @@ fn an_absent_number_is_reported() {
     assert!(log.contains("no message 99"), "{log}");
 }
 
-/// CON-16: dead letters of failed transfers and of subscriptions are resubmitted too, those of a
-/// subscription to it only.
+/// CON-16: dead letters of failed transfers and of subscriptions are resubmitted too, the latter
+/// to their subscription only.
 #[test]
 fn dead_letters_of_transfers_and_subscriptions_are_resubmitted() {
     let broker = Broker::start();

@@ -279,7 +279,7 @@ impl Job {
     }
 
     /// The line of a step. From the first message on for which the destination has no room, the
-    /// messages count as not tried: they are those of the next step (CON-17).
+    /// messages count as not tried: the next step names them (CON-17).
     pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
         let is_full = |message: &ActedMessage| message.result == ActResult::DestinationFull;
         let end = messages.iter().position(is_full).unwrap_or(messages.len());

@@ -72,7 +72,7 @@ impl World {
 }
 
 /// CON-15, CON-16: a resubmitted dead letter is a new message of its queue: it has a new number, no
-/// failed delivery, and its own properties, but none of its dead-lettering.
+/// failed delivery, and its own properties, but none from its dead-lettering.
 #[tokio::test]
 async fn resubmitted_dead_letter_is_a_new_message_of_its_queue() {
     let world = start().await;

@@ -27,7 +27,7 @@ Examples:
     "
 
 The command counts the dead letters that meet the conditions, asks, and deletes them in a job of \
-the broker. Dead letters that arrive later stay. Deferred dead letters stay too, and those that \
+the broker. Dead letters that arrive later stay. Deferred dead letters stay too, and letters that \
 another receiver has locked; the command reports how many. It needs the rights Send and Listen.
 
 ",

@@ -304,7 +304,7 @@ fn correlation_filters_come_back_with_each_broker_property() {
     }
 }
 
-/// CON-16: changes of messages come back as they were sent; those that contradict each other are
+/// CON-16: changes of messages come back as they were sent; contradictory changes are
 /// refused.
 #[test]
 fn edits_come_back_as_they_were_sent() {

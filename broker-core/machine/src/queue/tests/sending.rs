@@ -69,7 +69,7 @@ impl Stand {
 
 /// CON-12, CON-15: messages that a step sends are frozen until it is durable, and leave in one list
 /// with their way. A repetition of the step reports the results as they come, and the next step
-/// waits for all of them.
+/// waits for all these messages.
 #[test]
 fn sent_messages_leave_and_a_repetition_reports_them() {
     let mut stand = Stand::new(|_| {});
@@ -79,7 +79,7 @@ fn sent_messages_leave_and_a_repetition_reports_them() {
     assert_eq!(results(&mut stand, MAIN, step.clone()), [Locked, Leaving, Leaving, NotFound]);
     assert_eq!(stand.list().map(|list| list.list), None, "the step is not durable");
     assert_eq!(stand.receive(MAIN, 9, 1).len(), 2, "only 4 and 5 are available");
-    // The first turn after the step is durable was that of the receiver.
+    // The first turn after the step is durable was the turn of the receiver.
     let next = moved(&[4], 2);
     let busy = super::act::ask(&mut stand, MAIN, next.clone()).unwrap_err();
     assert_eq!(busy, Condition::ServerBusy);

@@ -148,13 +148,17 @@ fn result_of(departure: &Departure) -> Option<ActResult> {
         | Departure::NotTried
         | Departure::Unknown => return None,
     };
-    match rejection.condition() {
-        Condition::EntityNotFound => Some(ActResult::NoDestination),
-        Condition::EntityDisabled => Some(ActResult::DestinationDisabled),
-        Condition::QuotaExceeded => Some(ActResult::DestinationFull),
-        Condition::MessageSizeExceeded => Some(ActResult::DestinationTooSmall),
-        Condition::SessionIdIsNull => Some(ActResult::NoSession),
-        condition if condition.retryable() => None,
-        _ => Some(ActResult::Refused),
-    }
+    let condition = rejection.condition();
+    let known =
+        REFUSALS.iter().find(|(refusal, _)| *refusal == condition).map(|(_, result)| *result);
+    known.or_else(|| (!condition.retryable()).then_some(ActResult::Refused))
 }
+
+/// Results of refusals that have their own.
+const REFUSALS: [(Condition, ActResult); 5] = [
+    (Condition::EntityNotFound, ActResult::NoDestination),
+    (Condition::EntityDisabled, ActResult::DestinationDisabled),
+    (Condition::QuotaExceeded, ActResult::DestinationFull),
+    (Condition::MessageSizeExceeded, ActResult::DestinationTooSmall),
+    (Condition::SessionIdIsNull, ActResult::NoSession),
+];
