@@ -1,5 +1,6 @@
 //! Directed links between nodes, and the chains and circles that they form.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Directed links between nodes, which are numbers from 0.
@@ -184,8 +185,8 @@ impl Links {
                     circle.reverse();
                     return circle;
                 }
-                if !before.contains_key(&link.to) {
-                    before.insert(link.to, node);
+                if let Entry::Vacant(place) = before.entry(link.to) {
+                    place.insert(node);
                     queue.push_back(link.to);
                 }
             }
