@@ -21,7 +21,7 @@ use peeklock_operations::Operations;
 use world::{World, draft, listed, matching};
 
 async fn start() -> World {
-    World::start(Arc::new(Operations::in_memory().unwrap())).await
+    World::start(Arc::new(Operations::in_memory())).await
 }
 
 fn resubmit() -> Deed {
@@ -346,7 +346,7 @@ impl Authorizer for Authorities {
 /// of a main queue may go anywhere, which needs the rights on the namespace.
 #[tokio::test]
 async fn job_needs_the_right_on_its_destination() {
-    let jobs = Arc::new(Operations::in_memory().unwrap());
+    let jobs = Arc::new(Operations::in_memory());
     let set = |builder: peeklock_core::BrokerBuilder| builder.authorizer(Arc::new(Authorities));
     let mut world = World::start_with(jobs, set).await;
     for queue in ["open", "closed"] {
