@@ -98,6 +98,12 @@ test("the trail is saved and verified, and a changed or missing entry is found",
     await report(tab).getByText(fault).waitFor();
   }
   await isReadable(tab, "damaged");
+  for (const [body, text] of [["x\n".repeat(30), "and 10 more"], ["", "The trail has no entry yet"]]) {
+    await tab.route("**/audit/export", (route) => route.fulfill({ status: 200, contentType: "application/x-ndjson", body }), { times: 1 });
+    await tab.getByRole("button", { name: "Verify the trail" }).click();
+    await report(tab).getByText(text).waitFor();
+  }
+  assert.equal(await report(tab).getByText(/Damaged|Sound/).count(), 0);
 });
 
 // CON-55: the operator of a job is found from the job

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use peeklock_core::condition::{Condition, Surface};
+use peeklock_core::contract::AuditedAction;
 
 use crate::{files, read};
 
@@ -168,4 +169,15 @@ fn rest_page_lists_every_request_of_the_json_api() {
         }
     }
     assert_eq!(listed, requests);
+}
+
+/// CON-55: the audit page offers every action of the trail.
+#[test]
+fn audit_page_offers_every_action() {
+    let source = read("plugins/console/page/audit.js");
+    let list = source.split("const OPERATIONS = [").nth(1).and_then(|rest| rest.split(']').next());
+    let offered: BTreeSet<&str> = list.unwrap_or_default().split('"').skip(1).step_by(2).collect();
+    let actions = AuditedAction::ALL.iter().map(|action| action.name());
+    let expected: BTreeSet<&str> = actions.chain(["trimTrail", "mendTrail"]).collect();
+    assert_eq!(offered, expected);
 }

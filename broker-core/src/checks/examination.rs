@@ -137,7 +137,7 @@ impl Examination<'_> {
         times_count: &mut usize,
     ) {
         let flows = entity.observed.flows();
-        // Read before the counts: what leaves meanwhile counts at the next check.
+        // Read before the counts, so that a message that leaves meanwhile counts later.
         let dead_lettered = flows.map_or(0, Flows::dead_lettered);
         let counts = entity.observed.counts();
         let (active, dead_letters) =

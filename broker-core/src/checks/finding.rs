@@ -1,4 +1,4 @@
-//! Findings of a check, and what a reader sees of them (CON-39, SEC-08).
+//! Findings of a check, and their view for each reader (CON-39, SEC-08).
 //!
 //! A check is made once for all readers, so a finding keeps values instead of a text. A reader gets
 //! no name, status or count of entities that it may not read.
@@ -11,7 +11,7 @@ use crate::path::PathKey;
 use crate::survey::ReadableKeys;
 use crate::time::Timestamp;
 
-/// What a finding is known by from check to check: kind, path and property.
+/// Identity of a finding from check to check: kind, path and property.
 pub(super) type FindingKey = (CheckKind, Arc<str>, Option<&'static str>);
 
 /// Something that a check has found.
@@ -27,7 +27,7 @@ pub(super) struct Finding {
 /// Values that led to a finding.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// Those of the entity itself.
+    /// Values of the entity itself.
     Own(Box<str>),
     /// A destination that takes no messages.
     Destination { property: &'static str, name: Arc<str>, fault: Fault },
@@ -46,7 +46,7 @@ pub(super) enum Fault {
 }
 
 impl Finding {
-    /// What it is known by.
+    /// Its identity.
     pub(super) fn key(&self) -> FindingKey {
         let property = match &self.values {
             Values::Destination { property, .. } => Some(*property),
@@ -67,7 +67,7 @@ impl Finding {
         }
     }
 
-    /// Returns what a reader sees, who may read the entity itself.
+    /// Returns the finding for a reader, which may read the entity itself.
     pub(super) fn shown_to(&self, readable: &ReadableKeys) -> CheckFinding {
         let seen = |others: &[Arc<str>]| -> Vec<Arc<str>> {
             others.iter().filter(|name| may_read(readable, name)).map(Arc::clone).collect()
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(shown.others, names(&["secret", "none"]));
     }
 
-    /// CON-39, SEC-08: names and counts of chains and circles are shown to readers of all of it.
+    /// CON-39, SEC-08: names and counts of chains and circles are shown to readers of all entities.
     #[test]
     fn chains_and_circles_show_no_other_entities() {
         let others = || names(&["b", "c"]);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A check reads published values, so that no entity gets mail. `report` has the answers,
-//! `examination` one check, `finding` what it finds and each reader sees, `watched` the values of
+//! `examination` one check, `finding` its findings for each reader, `watched` the values of
 //! earlier checks, and `muted` the muted findings.
 
 mod examination;

@@ -19,7 +19,7 @@ pub(super) struct Watched {
     pub(super) backlog: Growth,
     pub(super) times: Times,
     delivered: u64,
-    /// The highest difference between the dead letters that came and those that are there. It rises
+    /// The highest difference between the dead letters that came and their present number. It rises
     /// when some are removed.
     removed: Option<i64>,
     /// Instant of the last check.
@@ -70,8 +70,8 @@ impl Watched {
         is_more
     }
 
-    /// Takes the number of dead letters that came since the start of the broker, and of those that
-    /// are there; returns whether some were removed since the last check.
+    /// Takes the number of dead letters that came since the start of the broker, and their present
+    /// number; returns whether some were removed since the last check.
     pub(super) fn note_dead_lettered(&mut self, came: u64, there: u64) -> bool {
         let removed = came.cast_signed().wrapping_sub(there.cast_signed());
         let before = self.removed;
@@ -152,9 +152,8 @@ impl Times {
         (u64::from(locks.expired) * 100 > u64::from(locks.ended)).then_some(locks)
     }
 
-    /// Returns the bucket of the p95 of the waits if it is the one of the time to live, or a later
-    /// one. Messages that are delivered waited less than their time to live, so being close to it
-    /// is the sign.
+    /// Returns the bucket of the p95 of the waits unless it is below the bucket of the time to live.
+    /// A message that is delivered waited less than its time to live, so nearness is the sign.
     pub(super) fn long_wait(&self, time_to_live: TimeSpan) -> Option<u8> {
         let (bucket, _) = self.wait?;
         let limit = bucket_of(time_to_live);

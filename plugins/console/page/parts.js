@@ -5,7 +5,7 @@ import { ApiError, now } from "./api.js";
 import { age, cut, exact, number, parts, shortSpan, visible } from "./format.js";
 import { preferences, Store } from "./preferences.js";
 import { href } from "./route.js";
-import { html, useEffect, useRef, useState } from "./view.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./view.js";
 
 const tick = new Store(0);
 setInterval(() => document.visibilityState === "visible" && tick.set(Date.now()), 1000);
@@ -210,9 +210,10 @@ export function Choice({ label, value, options, onChange }) {
 /** Element of a panel. When it goes and has the focus, the table of the page gets that, so that keys work on. */
 export function usePanel() {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => () => {
+  useLayoutEffect(() => () => {
     if (element.current?.contains(document.activeElement)) {
-      /** @type {HTMLElement | null} */ (document.querySelector("main table[role=grid]"))?.focus({ preventScroll: true });
+      // The table may move to its new place first.
+      queueMicrotask(() => /** @type {HTMLElement | null} */ (document.querySelector("main table[role=grid]"))?.focus({ preventScroll: true }));
     }
   }, []);
   return element;

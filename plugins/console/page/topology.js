@@ -61,7 +61,7 @@ function layered(nodes, edges) {
 const FAULTS = { destinationMissing: "missing", destinationDisabled: "disabled" };
 const pairOf = (/** @type {string} */ from, /** @type {string} */ to) => JSON.stringify([from.toLowerCase(), to.toLowerCase()]);
 
-/** What the checks find: entities, and pairs of an entity and its destination, with a word for the fault. */
+/** Entities with findings, and words for the faults of ways from an entity to its destination. */
 function faultsOf(findings) {
   const entities = new Set();
   const ways = new Map();
@@ -124,7 +124,7 @@ function Picture({ topology, around }) {
   </svg></div>`;
 }
 
-/** Name of a node; that of an entity leads to it. */
+/** Name of a node; an entity has a link. */
 const Node = ({ node }) => {
   const name = html`<${Text} value=${node.name} max=${160} />`;
   return hrefOf(node) ? html`<a href=${hrefOf(node)} tabindex="-1">${name}</a>` : name;
