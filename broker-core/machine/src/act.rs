@@ -116,13 +116,18 @@ impl Receipts {
     }
 
     /// Returns the job to forget before a receipt of `job` is kept: the job whose last step is
-    /// oldest, if the number of receipts is at its limit.
+    /// oldest, if the number of receipts is at its limit. A receipt with the way of messages that
+    /// are leaving stays.
     fn job_to_forget(&self, job: JobId, now: Timestamp) -> Result<Option<JobId>, Rejection> {
         if self.0.len() < RECEIPT_COUNT_MAX || self.0.contains_key(&job) {
             return Ok(None);
         }
-        let oldest = self.0.iter().min_by_key(|(_, receipt)| receipt.at);
-        let Some((oldest, receipt)) = oldest else { return Ok(None) };
+        let ended = self.0.iter().filter(|(_, receipt)| !is_leaving(receipt));
+        let Some((oldest, receipt)) = ended.min_by_key(|(_, receipt)| receipt.at) else {
+            return Err(Rejection::quota_exceeded(format!(
+                "messages of {RECEIPT_COUNT_MAX} jobs, the limit, are leaving the entity; end a job"
+            )));
+        };
         let until = receipt.at.plus(RECEIPT_AGE_MAX);
         if until > now {
             return Err(Rejection::quota_exceeded(format!(

@@ -12,9 +12,10 @@ use crate::description::EntityStatus;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
 use crate::ids::SequenceNumber;
-use crate::message::Defect;
+use crate::message::{Defect, Overlay};
 use crate::record::Reserved;
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::Arrival;
 
 /// Quota of an entity, with its kind and path for rejections. A subscription uses the quota of its
 /// topic.
@@ -237,14 +238,18 @@ pub(crate) fn check_messages(messages: &[InboundMessage], size_max: u64) -> Resu
 }
 
 /// Refuses a message that a job sends, as if a client had sent it with its properties (CON-16).
-/// Otherwise it would be dead-lettered at its destination (DLQ-20).
+/// Otherwise it would be dead-lettered at its destination (DLQ-20), which adds the name of the
+/// entity in which it was dead-lettered.
 pub(crate) fn check_resent(
-    message: &InboundMessage,
+    arrival: &Arrival,
     size_max: u64,
     ctx: &Ctx<'_>,
 ) -> Result<(), Rejection> {
+    let message = &arrival.message;
     check_messages(std::slice::from_ref(message), size_max)?;
-    let header_size = u64::from(message.envelope.header_size);
+    let source = arrival.dead_letter_source.as_deref().map(Overlay::dead_letter_source);
+    let added = source.map_or(0, |source| u64::from(source.size_bytes()));
+    let header_size = u64::from(message.envelope.header_size).saturating_add(added);
     if header_size > ctx.limits.header_bytes_max {
         let bytes_max = ctx.limits.header_bytes_max;
         return Err(Rejection::message_size_exceeded("header", header_size, bytes_max));

@@ -172,7 +172,7 @@ mod tests {
     /// destination is full.
     #[test]
     fn list_of_a_job_continues_after_a_refusal() {
-        let resent = Some(Resent { from: EntityId(9), only: None });
+        let resent = Some(Resent { from: EntityId(9), size: 0, only: None });
         for (list, taken, said) in
             [("axbdc", "abc", "+-+=+"), ("afb", "a", "+-."), ("alb", "a", "+..")]
         {

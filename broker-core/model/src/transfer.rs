@@ -131,8 +131,10 @@ impl Arrival {
 /// message, except that its destination refuses a duplicate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resent {
-    /// The entity that it leaves. It needs no additional room there.
+    /// The entity that it leaves.
     pub from: EntityId,
+    /// Its bytes there, for which it needs no additional room.
+    pub size: u32,
     /// The only subscription that gets it, if the destination is a topic.
     pub only: Option<EntityId>,
 }

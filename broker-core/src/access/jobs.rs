@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::Access;
 use crate::audited::log_failure;
 use crate::broker::{Broker, Entity};
-use crate::command::Deed;
+use crate::command::{Command, Deed, Outcome};
+use crate::condition::Condition;
 use crate::contract::JobKeeper;
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
@@ -72,19 +73,41 @@ impl Access {
         let limits = &self.broker.settings().limits;
         draft.check(entity.kind(), entity.sub_queue(), limits).map_err(refuse)?;
         if draft.deed.sends() {
+            self.refuse_to_send_sessions(&entity).await?;
             self.allow_job_destination(&entity, &draft.deed).await?;
         }
         Ok(self.job(keeper.create(entity.path(), draft).await.map_err(refuse)?))
     }
 
+    /// Refuses to send messages of a main queue with sessions, as each step would (CON-12).
+    async fn refuse_to_send_sessions(&self, entity: &Entity) -> Result<(), BrokerError> {
+        if entity.sub_queue() != SubQueue::Main {
+            return Ok(());
+        }
+        let has_sessions = match entity.as_broker().manage(Command::Describe).await? {
+            Outcome::Described(queue) => queue.description.requires_session,
+            Outcome::SubscriptionDescribed(described) => described.description.requires_session,
+            _ => false,
+        };
+        if has_sessions {
+            let detail = "messages of sessions cannot be moved; receive and send them";
+            return Err(entity.refuse(Rejection::invalid_operation(detail)));
+        }
+        Ok(())
+    }
+
     /// Checks that the destination of a job exists, and the right to send to it. Without a
     /// destination, each message of a main queue may go to any entity of the namespace.
     async fn allow_job_destination(&self, entity: &Entity, deed: &Deed) -> Result<(), BrokerError> {
-        let Some(to) = deed.destination() else {
-            if entity.sub_queue() == SubQueue::Main {
+        let suffix = entity.sub_queue().suffix();
+        let to = match deed.destination() {
+            Some(to) => to,
+            None if entity.sub_queue() == SubQueue::Main => {
                 self.allow(Action::Operate, "").await?;
+                return Ok(());
             }
-            return Ok(());
+            // Each message returns to the entity itself.
+            None => entity.path().strip_suffix(suffix).unwrap_or_else(|| entity.path()),
         };
         let refuse = |rejection| self.broker.refuse(rejection, to);
         let address = EntityAddress::parse(to).map_err(refuse)?;

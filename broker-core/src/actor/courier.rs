@@ -14,7 +14,7 @@
 //! machines get the result, even if something fails in between.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,19 +139,24 @@ impl Errand {
         list: &mut HandOver<PinnedMessage>,
         wanted: LoadedFor,
     ) -> Option<(Vec<Arrival>, LoadRoom)> {
-        let (loads, bytes) = (&self.shared.loads, contents::room_of(list));
-        let room = match loads.try_take(bytes, wanted) {
-            Some(room) => room,
-            None => {
-                contents::release_contents(list, &*self.shared.store);
-                loads.wait(bytes, wanted).await
-            }
-        };
+        let room = self.room_for(list, wanted).await;
         match contents::load(list, &self.shared.edge, &*self.shared.store).await {
             Ok(arrivals) => Some((arrivals, room)),
             Err(error) => {
                 self.note_unreadable(list, &error);
                 None
+            }
+        }
+    }
+
+    /// Waits for room for the contents of a list.
+    async fn room_for(&self, list: &mut HandOver<PinnedMessage>, wanted: LoadedFor) -> LoadRoom {
+        let (loads, bytes) = (&self.shared.loads, contents::room_of(list));
+        match loads.try_take(bytes, wanted) {
+            Some(room) => room,
+            None => {
+                contents::release_contents(list, &*self.shared.store);
+                loads.wait(bytes, wanted).await
             }
         }
     }
@@ -173,49 +178,66 @@ impl Errand {
     }
 
     /// Carries a list of a job to one destination, or each message to the entity in which it was
-    /// dead-lettered. Consecutive messages with the same destination go as one list.
+    /// dead-lettered. Messages with the same destination go as one list. A message that cannot be
+    /// read is refused by itself.
     async fn resend(
         &self,
         mut list: HandOver<PinnedMessage>,
         to: Option<&str>,
     ) -> Result<Vec<Departure>, StoreError> {
+        let mut departures = vec![Departure::NotTried; list.messages.len()];
         if let Some(Err(departure)) = to.map(|to| self.find_for_job(to)) {
-            return Ok(vec![departure; list.messages.len()]);
+            departures.fill(departure);
+            return Ok(departures);
         }
-        let Some((arrivals, _room)) = self.load(&mut list, LoadedFor::Entity).await else {
-            return Ok(Vec::new());
-        };
+        let _room = self.room_for(&mut list, LoadedFor::Entity).await;
+        let loaded = contents::load_each(&list, &self.shared.edge, &*self.shared.store).await;
         let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
-        let mut departures = Vec::with_capacity(arrivals.len());
-        let mut group: Option<(Option<Arc<str>>, Vec<Arrival>)> = None;
-        for mut arrival in arrivals {
-            let source = if resubmits { arrival.dead_letter_source.take() } else { None };
-            let path = to.map(Arc::from).or(source);
-            match &mut group {
-                Some((same, messages)) if *same == path => messages.push(arrival),
-                _ => {
-                    let before = group.replace((path, vec![arrival]));
-                    departures.extend(self.resend_group(before, list.when_full).await?);
+        let mut groups: BTreeMap<Arc<str>, (Vec<&mut Departure>, Vec<Arrival>)> = BTreeMap::new();
+        let messages = departures.iter_mut().zip(&list.messages);
+        for ((departure, pinned), arrival) in messages.zip(loaded) {
+            match arrival {
+                Ok(mut arrival) => {
+                    let size = pinned.message.facts.size;
+                    arrival.resent = Some(Resent { from: self.id, size, only: None });
+                    let source = arrival.dead_letter_source.take_if(|_| resubmits);
+                    let path = to.map(Arc::from).or(source).unwrap_or_default();
+                    let (places, messages) = groups.entry(path).or_default();
+                    places.push(departure);
+                    messages.push(arrival);
+                }
+                Err(error) => {
+                    self.note_unreadable(&list, &error);
+                    if !matches!(error, StoreError::Unavailable(_)) {
+                        let description = error.to_string().into();
+                        *departure =
+                            Departure::Refused { reason: "Unreadable".into(), description };
+                    }
                 }
             }
         }
-        departures.extend(self.resend_group(group, list.when_full).await?);
+        for (path, (places, messages)) in groups {
+            let ended = self.resend_group(&path, list.when_full, messages).await?;
+            for (place, departure) in places.into_iter().zip(ended) {
+                *place = departure;
+            }
+        }
         Ok(departures)
     }
 
     /// Submits messages of a job with the same destination.
     async fn resend_group(
         &self,
-        group: Option<(Option<Arc<str>>, Vec<Arrival>)>,
+        path: &str,
         when_full: WhenFull,
+        mut messages: Vec<Arrival>,
     ) -> Result<Vec<Departure>, StoreError> {
-        let Some((path, mut messages)) = group else { return Ok(Vec::new()) };
-        let (inlet, only) = match self.find_for_job(path.as_deref().unwrap_or_default()) {
+        let (inlet, only) = match self.find_for_job(path) {
             Ok(found) => found,
             Err(departure) => return Ok(vec![departure; messages.len()]),
         };
-        for message in &mut messages {
-            message.resent = Some(Resent { from: self.id, only });
+        for resent in messages.iter_mut().filter_map(|message| message.resent.as_mut()) {
+            resent.only = only;
         }
         let keys = messages.iter().map(|message| message.origin.key).collect();
         self.submit(&inlet, when_full, keys, messages).await

@@ -64,79 +64,104 @@ pub async fn load(
     edge: &Edge,
     store: &dyn Store,
 ) -> Result<Vec<Arrival>, StoreError> {
-    let shares_contents = store.shares_contents();
-    let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
-    let edit = list.route.as_ref().and_then(|route| route.edit.as_ref());
-    let is_forwarded = list.route.is_none();
-    let dead_letter_source =
-        (list.sub_queue == SubQueue::DeadLetter && !resubmits).then(|| Arc::clone(&list.source));
+    load_each(list, edge, store).await.into_iter().collect()
+}
+
+/// Loads the contents of a list, as [`load`] does, with a result for each message. Ends after an
+/// error that may pass.
+pub async fn load_each(
+    list: &HandOver<PinnedMessage>,
+    edge: &Edge,
+    store: &dyn Store,
+) -> Vec<Result<Arrival, StoreError>> {
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
     for pinned in &list.messages {
-        let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
-            pinned;
-        let content = Content::parse(message.content.load().await?)
-            .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
-        let mut overlays = load_overlays(&message.overlays).await?;
-        let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
-        read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
         if read_bytes > READ_BYTES_PER_TURN {
             read_bytes = 0;
             tokio::task::yield_now().await;
         }
-        let mut dead_letter_source = dead_letter_source.clone();
-        if resubmits {
-            // Its way, if the job names no destination.
-            dead_letter_source = Overlay::dead_letter_source_of(overlays.iter()).map(Arc::from);
-            overlays = without_dead_letter_facts(&content, &overlays).into_iter().collect();
+        let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
+        let may_pass = matches!(arrival, Err(StoreError::Unavailable(_)));
+        arrivals.push(arrival);
+        if may_pass {
+            break;
         }
-        if let Some(edit) = edit {
-            overlays.push(edit.changes.clone());
-            overlays.extend(edit.new_id.then(|| new_id(edge)));
-            overlays = Overlay::combine(&overlays).into_iter().collect();
-        }
-        let mut origin = origin.clone();
-        if !shares_contents || resubmits || edit.is_some() {
-            let content = (!shares_contents).then(|| content.as_bytes().clone());
-            let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
-            origin.contents = Some(Box::new(OriginContents { content, overlays }));
-        }
-        let mut inbound = edge.take_over(content, &overlays, *never_duplicate);
-        let own = inbound.envelope.time_to_live;
-        let is_lower = |lowered: &TimeSpan| is_forwarded && own.is_some_and(|own| own > *lowered);
-        let lowered = time_to_live.filter(is_lower);
-        inbound.envelope.time_to_live = lowered.or(own);
-        if !is_forwarded {
-            // It was enqueued, so this instant has passed, also if an operator changed it.
-            inbound.envelope.scheduled_enqueue_time = None;
-        }
-        arrivals.push(Arrival {
-            message: inbound,
-            overlays,
-            lowered_time_to_live: lowered,
-            enqueued_sequence: match message.facts.enqueued_sequence {
-                _ if !is_forwarded => SequenceNumber(0),
-                SequenceNumber(0) => message.facts.sequence,
-                original => original,
-            },
-            hops: if is_forwarded { hops.saturating_add(1) } else { 0 },
-            copies_spent: if is_forwarded { *copies_spent } else { 0 },
-            dead_letter_source,
-            origin,
-            resent: None,
-        });
     }
-    Ok(arrivals)
+    arrivals
+}
+
+async fn load_one(
+    list: &HandOver<PinnedMessage>,
+    pinned: &PinnedMessage,
+    edge: &Edge,
+    store: &dyn Store,
+    read_bytes: &mut u64,
+) -> Result<Arrival, StoreError> {
+    let shares_contents = store.shares_contents();
+    let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
+    let edit = list.route.as_ref().and_then(|route| route.edit.as_ref());
+    let is_forwarded = list.route.is_none();
+    let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
+        pinned;
+    let content = Content::parse(message.content.load().await?)
+        .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
+    let mut overlays = load_overlays(&message.overlays).await?;
+    let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
+    *read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
+    let mut dead_letter_source =
+        (list.sub_queue == SubQueue::DeadLetter && !resubmits).then(|| Arc::clone(&list.source));
+    if resubmits {
+        // Its way, if the job names no destination.
+        dead_letter_source = Overlay::dead_letter_source_of(overlays.iter()).map(Arc::from);
+        overlays = without_dead_letter_facts(&content, &overlays).into_iter().collect();
+    }
+    if let Some(edit) = edit {
+        overlays.push(edit.changes.clone());
+        overlays.extend(edit.new_id.then(|| new_id(edge)));
+        overlays = Overlay::combine(&overlays).into_iter().collect();
+    }
+    let mut origin = origin.clone();
+    if !shares_contents || resubmits || edit.is_some() {
+        let content = (!shares_contents).then(|| content.as_bytes().clone());
+        let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
+        origin.contents = Some(Box::new(OriginContents { content, overlays }));
+    }
+    let mut inbound = edge.take_over(content, &overlays, *never_duplicate);
+    let own = inbound.envelope.time_to_live;
+    let is_lower = |lowered: &TimeSpan| is_forwarded && own.is_some_and(|own| own > *lowered);
+    let lowered = time_to_live.filter(is_lower);
+    inbound.envelope.time_to_live = lowered.or(own);
+    if !is_forwarded {
+        // It was enqueued, so this instant has passed, also if an operator changed it.
+        inbound.envelope.scheduled_enqueue_time = None;
+    }
+    Ok(Arrival {
+        message: inbound,
+        overlays,
+        lowered_time_to_live: lowered,
+        enqueued_sequence: match message.facts.enqueued_sequence {
+            _ if !is_forwarded => SequenceNumber(0),
+            SequenceNumber(0) => message.facts.sequence,
+            original => original,
+        },
+        hops: if is_forwarded { hops.saturating_add(1) } else { 0 },
+        copies_spent: if is_forwarded { *copies_spent } else { 0 },
+        dead_letter_source,
+        origin,
+        resent: None,
+    })
 }
 
 /// Returns the properties of a message in addition to its content, without the facts of its
-/// dead-lettering. The entity in which it was dead-lettered is not a property of the message.
+/// dead-lettering and a lowered time to live (CON-16). The entity in which it was dead-lettered is
+/// not a property of the message.
 fn without_dead_letter_facts(content: &Content, overlays: &[Overlay]) -> Option<Overlay> {
     let is_fact = |key: &str| DEAD_LETTER_FACTS.contains(&key);
     let set = Overlay::combine(overlays);
     let kept = set.iter().flat_map(Overlay::changes).filter(|change| match change {
         PropertyChange::Set(key, _) | PropertyChange::Remove(key) => !is_fact(key),
-        PropertyChange::SetBroker(..) => true,
+        PropertyChange::SetBroker(property, _) => *property != SettableProperty::TimeToLive,
     });
     let view = content.property_view();
     let of_sender =

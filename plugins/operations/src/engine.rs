@@ -42,8 +42,15 @@ const DELAY: TimeSpan = TimeSpan::from_seconds(30);
 const LOOK_TIME: TimeSpan = TimeSpan::from_ms(2);
 const LOOK_TIME_MAX: TimeSpan = TimeSpan::from_ms(250);
 /// Reason of a wait for room.
-const IS_FULL: &str = "the destination has no room for the next message, or the broker has reached \
-    a limit; the job continues when there is room";
+const IS_FULL: &str = "the destination has no room for the next message or does not take it for \
+    now, or the broker has reached a limit; the job tries again every 30 s";
+/// Time after which a job whose messages are still leaving makes way for others.
+const LEAVING_TIME_MAX: TimeSpan = TimeSpan::from_seconds(10);
+/// Reason of this.
+const IS_LEAVING: &str = "messages of its last step are still on their way to the destination; the \
+    job looks again every 30 s";
+/// Time for which a request waits for the results of messages that are leaving (CON-19).
+const RESULT_TIME: TimeSpan = TimeSpan::from_ms(750);
 /// Maximum number of waits of a job for room, for the same reason as the next constant.
 const WAIT_COUNT_MAX: u32 = 10_000;
 /// Maximum number of pauses and resumptions of a job, so that its file stays within the bytes that
@@ -285,7 +292,8 @@ impl Engine {
         let mut retries = 0;
         // Begin of a step whose messages are leaving, and the time until the next look at them.
         let mut open: Option<(Timestamp, TimeSpan)> = None;
-        while self.take_requests(id) {
+        let mut asked_at = None;
+        while self.waits_for_results(id, open.is_some(), &mut asked_at) || self.take_requests(id) {
             let Some(job) = self.table.get(id) else { return };
             let now = self.broker.now();
             let began_at = open.map_or(now, |(began_at, _)| began_at);
@@ -306,6 +314,13 @@ impl Engine {
                         Ok(Outcome::Acted(messages)) => {
                             self.table.with(id, |entry| entry.is_step_open = true);
                             if has(&messages, ActResult::Leaving) {
+                                if now.since(began_at) >= LEAVING_TIME_MAX {
+                                    open = None;
+                                    let look_at = now.plus(DELAY);
+                                    self.table.with(id, |entry| entry.next_at = Some(look_at));
+                                    self.make_way(id, IS_LEAVING);
+                                    continue;
+                                }
                                 let span = open.map_or(LOOK_TIME, |(_, span)| span);
                                 open = Some((began_at, span.plus(span).min(LOOK_TIME_MAX)));
                                 let look_at = now.plus(span);
@@ -358,9 +373,9 @@ impl Engine {
             }
             (retries, open) = (0, None);
             if is_full {
+                let next_at = now.plus(if count > 0 { RETRY_TIME } else { DELAY });
                 self.table.with(id, |entry| {
-                    entry.is_step_open = false;
-                    entry.next_at = Some(now.plus(if count > 0 { RETRY_TIME } else { DELAY }));
+                    (entry.next_at, entry.is_step_open) = (Some(next_at), false);
                 });
                 self.wait_for_room(id, job.waits);
                 continue;
@@ -384,12 +399,35 @@ impl Engine {
             }
             return;
         }
+        self.make_way(id, IS_FULL);
+    }
+
+    /// Lets a job that works wait for its next step, so that others may run.
+    fn make_way(&self, id: JobId, problem: &str) {
         self.table.with(id, |entry| {
             let facts = &mut entry.job.facts;
             if facts.state == JobState::Running {
-                (facts.state, facts.problem) = (JobState::Waiting, Some(IS_FULL.into()));
+                (facts.state, facts.problem) = (JobState::Waiting, Some(problem.into()));
             }
         });
+    }
+
+    /// Whether requests still wait for the results of messages that are leaving, so that the line
+    /// of their step comes before a pause or the end. `asked_at` is the instant of the first
+    /// request.
+    fn waits_for_results(
+        &self,
+        id: JobId,
+        is_leaving: bool,
+        asked_at: &mut Option<Timestamp>,
+    ) -> bool {
+        let is_asked = self.table.with(id, |entry| !entry.pending.is_empty()) == Some(true);
+        if !is_leaving || !is_asked {
+            *asked_at = None;
+            return false;
+        }
+        let now = self.broker.now();
+        now.since(*asked_at.get_or_insert(now)) < RESULT_TIME
     }
 
     async fn wait_or_wake(&self, at: Timestamp, wake: &Notify) {

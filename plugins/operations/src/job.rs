@@ -1,6 +1,7 @@
 //! A job in memory: its facts, its selection, and the place of its next step. It changes only by
 //! lines of its file.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use peeklock_core::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, JobStep};
@@ -38,6 +39,9 @@ pub(crate) struct Job {
     pub(crate) controls: u32,
     /// Number of its steps without a message, since the destination was full.
     pub(crate) waits: u32,
+    /// Messages of the next step that are done already: the destination of a message before them
+    /// was full, but theirs was not.
+    ahead: BTreeSet<SequenceNumber>,
     /// Number of the last step.
     steps: u64,
     /// Bytes of its file.
@@ -74,6 +78,7 @@ impl Job {
             refusal: None,
             controls: 0,
             waits: 0,
+            ahead: BTreeSet::new(),
             steps: 0,
             bytes: 0,
             is_compact: false,
@@ -110,6 +115,7 @@ impl Job {
             refusal: None,
             controls: 0,
             waits: 0,
+            ahead: BTreeSet::new(),
             steps: 0,
             bytes: lines.end,
             is_compact: !is_live,
@@ -137,7 +143,8 @@ impl Job {
             _ => self.sequences.len() as u64,
         };
         let fits = |step: &StepRecord| {
-            step.done <= step.tried && self.facts.progress.tried.saturating_add(step.tried) <= count
+            let tried = self.facts.progress.tried.saturating_add(step.tried);
+            step.done <= step.tried && tried.saturating_add(step.ahead.len() as u64) <= count
         };
         match record {
             Record::Made(_) => false,
@@ -207,6 +214,12 @@ impl Job {
             }
             Record::Step(step) | Record::Steps(step) => {
                 let progress = &mut facts.progress;
+                let tried = usize::try_from(progress.tried).unwrap_or(usize::MAX);
+                let of_step = self.sequences.iter().skip(tried);
+                for sequence in of_step.take(usize::try_from(step.tried).unwrap_or(usize::MAX)) {
+                    self.ahead.remove(sequence);
+                }
+                self.ahead.extend(step.ahead.iter().copied().map(SequenceNumber));
                 let failed = step.tried.saturating_sub(step.done);
                 progress.tried = progress.tried.saturating_add(step.tried);
                 progress.done = progress.done.saturating_add(step.done);
@@ -234,6 +247,9 @@ impl Job {
                 (facts.state, facts.problem) = (JobState::Waiting, None);
             }
             Record::Ended { at, state, problem } => {
+                let ahead = std::mem::take(&mut self.ahead).len() as u64;
+                facts.progress.tried = facts.progress.tried.saturating_add(ahead);
+                facts.progress.done = facts.progress.done.saturating_add(ahead);
                 facts.ended_at = Some(Timestamp::from_ticks(*at));
                 facts.state = (*state).into();
                 facts.problem = problem.as_deref().map(Box::from);
@@ -279,18 +295,25 @@ impl Job {
     }
 
     /// The line of a step. From the first message on for which the destination has no room, the
-    /// messages count as not tried: the next step names them (CON-17).
+    /// messages count as not tried: the next step names them (CON-17), and finds those that have not
+    /// left.
     pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
         let is_full = |message: &ActedMessage| message.result == ActResult::DestinationFull;
         let end = messages.iter().position(is_full).unwrap_or(messages.len());
-        let messages = messages.get(..end).unwrap_or(messages);
-        let is_done = |message: &&ActedMessage| message.result == ActResult::Done;
+        let (messages, rest) = messages.split_at_checked(end).unwrap_or((messages, &[]));
+        let is_done = |message: &&ActedMessage| match message.result {
+            ActResult::Done => true,
+            ActResult::NotFound => self.ahead.contains(&message.sequence),
+            _ => false,
+        };
         let failed = messages.iter().filter(|message| !is_done(message));
+        let ahead = rest.iter().filter(|message| message.result == ActResult::Done);
         Record::Step(StepRecord {
             number: self.steps.saturating_add(1),
             tried: messages.len() as u64,
             done: messages.iter().filter(is_done).count() as u64,
             failures: failed.map(|failed| (failed.sequence.0, code(failed.result))).collect(),
+            ahead: ahead.map(|message| message.sequence.0).collect(),
             refusal: None,
         })
     }
@@ -303,6 +326,7 @@ impl Job {
             tried: sequences.len() as u64,
             done: 0,
             failures: sequences.iter().map(stays).collect(),
+            ahead: Vec::new(),
             refusal: self.refusal.is_none().then(|| reason.into()),
         })
     }
@@ -338,7 +362,8 @@ impl Job {
         }
         failures.truncate(JOB_FAILURE_COUNT_MAX);
         let (number, tried, done) = (self.steps, progress.tried, progress.done);
-        let all_steps = StepRecord { number, tried, done, failures, refusal: None };
+        let all_steps =
+            StepRecord { number, tried, done, failures, ahead: Vec::new(), refusal: None };
         bytes.extend(Record::Steps(all_steps).line());
         let end = all.iter().rfind(|record| matches!(record, Record::Ended { .. }));
         bytes.extend(end.map(Record::line).unwrap_or_default());

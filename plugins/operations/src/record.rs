@@ -107,6 +107,9 @@ pub(crate) struct StepRecord {
     pub(crate) done: u64,
     /// Sequence numbers with the codes of their results.
     pub(crate) failures: Vec<(u64, u8)>,
+    /// Messages of the next step that are done already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ahead: Vec<u64>,
     /// Why the step was refused, for the first such step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<Box<str>>,

@@ -213,7 +213,10 @@ impl Table {
                 continue;
             }
             places.push(place);
-            (entry.is_busy, entry.job.facts.state) = (true, JobState::Running);
+            entry.is_busy = true;
+            let facts = &mut entry.job.facts;
+            // It may continue now.
+            (facts.state, facts.problem) = (JobState::Running, None);
             begun.push(entry.job.facts.id);
         }
         begun

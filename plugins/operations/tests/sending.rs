@@ -13,7 +13,7 @@ use peeklock_core::description::{
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
-use peeklock_core::inspect::{JobDraft, JobFacts, JobState};
+use peeklock_core::inspect::{JobControl, JobDraft, JobFacts, JobState};
 use peeklock_core::management::Management;
 use peeklock_core::message::{Message, Overlay, PropertyChange, SettableProperty, Value};
 use peeklock_core::time::TimeSpan;
@@ -246,6 +246,93 @@ async fn full_destination_delays_a_job() {
     world.stop().await;
 }
 
+/// CON-17, CON-19: a full destination holds up only its own messages. Those that left for others are
+/// done, and counted at the end of the job.
+#[tokio::test]
+async fn full_destination_holds_up_only_its_own_messages() {
+    for is_cancelled in [true, false] {
+        let world = start().await;
+        let size = QueueProperties::new().with_max_size_in_megabytes(1);
+        world.broker.create_queue("full", size).await.unwrap();
+        for queue in ["other", "central"] {
+            world.broker.create_queue(queue, QueueProperties::new()).await.unwrap();
+        }
+        for queue in ["full", "other", "full", "other"] {
+            world.send_one(queue, Message::new("x".repeat(250_000))).await;
+            world.run_all(queue, dead_letter()).await;
+            world.run_all(&dead(queue), move_to("central")).await;
+        }
+        for _ in 0..4 {
+            world.send_one("full", Message::new("x".repeat(250_000))).await;
+        }
+        let job = world.create("central", draft(matching(""), resubmit())).await;
+        let job = world.reaches(job.id, JobState::Ready).await;
+        world.run(&job).await;
+        let waits = world.until(job.id, |facts| facts.problem.is_some()).await;
+        assert_eq!((waits.state, waits.progress.tried), (JobState::Waiting, 0));
+        assert_eq!(world.numbers("central").await, [1, 3]);
+        assert_eq!(world.numbers("other").await.len(), 2);
+        let done = if is_cancelled {
+            world.control(job.id, JobControl::Cancel).await
+        } else {
+            world.run_all("full", Deed::Delete).await;
+            world.clock.advance(TimeSpan::from_seconds(30));
+            world.reaches(job.id, JobState::Done).await
+        };
+        let returned = if is_cancelled { 0 } else { 2 };
+        assert_eq!((done.progress.done, done.progress.failed), (2 + returned, 0));
+        assert_eq!(world.numbers("central").await.len() as u64, 2 - returned);
+        world.stop().await;
+    }
+}
+
+/// CON-19: a job that is cancelled while messages are leaving counts them.
+#[tokio::test]
+async fn cancelled_job_counts_messages_that_are_leaving() {
+    let world = start().await;
+    world.broker.create_queue("to", QueueProperties::new()).await.unwrap();
+    world.send("q", 40).await;
+    let slow = JobDraft { rate: 4, ..draft(matching(""), move_to("to")) };
+    let job = world.create("q", slow).await;
+    let job = world.reaches(job.id, JobState::Ready).await;
+    world.run(&job).await;
+    // No time passes, so the job does not look at the message that arrives.
+    while world.numbers("to").await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let ended = world.control(job.id, JobControl::Cancel).await;
+    assert_eq!((ended.state, ended.problem), (JobState::Cancelled, None));
+    let left = world.numbers("to").await.len();
+    assert_eq!((ended.progress.done, ended.progress.failed), (left as u64, 0));
+    assert_eq!(world.numbers("q").await.len(), 40 - left);
+    world.stop().await;
+}
+
+/// CON-17: a message for one subscription is not published, so ids that the topic remembers do not
+/// concern it, and the topic does not remember its id.
+#[tokio::test]
+async fn subscription_gets_messages_whose_ids_its_topic_remembers() {
+    let world = start().await;
+    let ids = TopicProperties::default().with_duplicate_detection(TimeSpan::from_minutes(5));
+    world.broker.create_topic("t", ids).await.unwrap();
+    let (a, b) = ("t/subscriptions/a", "t/subscriptions/b");
+    for name in ["a", "b"] {
+        let properties = SubscriptionProperties::default();
+        world.broker.create_subscription("t", name, properties, Vec::new()).await.unwrap();
+    }
+    world.send_one("t", Message::new("").with_message_id("old")).await;
+    for path in [a, b] {
+        world.run_all(path, dead_letter()).await;
+        let done = world.run_all(&dead(path), resubmit()).await;
+        assert_eq!((done.progress.done, done.progress.failed), (1, 0), "{path}");
+    }
+    world.send_one("q", Message::new("").with_message_id("new")).await;
+    world.run_all("q", move_to(a)).await;
+    world.send_one("t", Message::new("").with_message_id("new")).await;
+    assert_eq!((world.numbers(a).await.len(), world.numbers(b).await.len()), (3, 2));
+    world.stop().await;
+}
+
 /// CON-17: the dead letters of a full queue can be resubmitted: they need no additional room.
 #[tokio::test]
 async fn dead_letters_of_a_full_queue_return() {
@@ -305,6 +392,7 @@ async fn job_without_a_possible_destination_is_refused() {
         ("q", move_to("t/subscriptions/absent"), Condition::EntityNotFound),
         ("q", move_to("q"), Condition::InvalidOperation),
         ("q", move_to("s/$deadletterqueue"), Condition::InvalidOperation),
+        ("s", move_to("q"), Condition::InvalidOperation),
         ("t", move_to("q"), Condition::InvalidOperation),
     ] {
         assert_eq!(world.refused_to_create(path, deed).await, condition, "{path}");
@@ -323,7 +411,8 @@ async fn job_without_a_possible_destination_is_refused() {
     world.stop().await;
 }
 
-/// Lets everybody receive from the queue `q` and send to it, and send to `open`.
+/// Lets everybody receive from the queue `q` and send to it, send to `open`, and receive dead letters
+/// of `closed`.
 struct Authorities;
 
 #[async_trait::async_trait]
@@ -331,7 +420,9 @@ impl Authorizer for Authorities {
     async fn authorize(&self, _: &Principal, resource: &str) -> Result<Grant, Rejection> {
         let send = Rights::of(Right::Send);
         Ok(match resource {
-            "q" | "q/$deadletterqueue" => Grant::of(send.and(Right::Listen)),
+            "q" | "q/$deadletterqueue" | "closed/$deadletterqueue" => {
+                Grant::of(send.and(Right::Listen))
+            }
             "open" => Grant::of(send),
             _ => Grant::nothing(),
         })
@@ -353,8 +444,12 @@ async fn job_needs_the_right_on_its_destination() {
         world.broker.create_queue(queue, QueueProperties::new()).await.unwrap();
     }
     world.access = world.broker.access(Principal::anonymous());
-    for (path, deed) in [("q", move_to("closed")), ("q", resubmit())] {
-        assert_eq!(world.refused_to_create(path, deed).await, Condition::Unauthorized);
+    let dead_of_closed = dead("closed");
+    for (path, deed) in
+        [("q", move_to("closed")), ("q", resubmit()), (&*dead_of_closed, resubmit())]
+    {
+        let refused = world.refused_to_create(path, deed).await;
+        assert_eq!(refused, Condition::Unauthorized, "{path}");
     }
     // CON-15: a client without a job has no such check, so it cannot send messages.
     let step = Some(JobStep { job: JobId(1), number: 1 });

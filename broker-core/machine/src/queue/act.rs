@@ -69,8 +69,8 @@ impl ActOnMessages for Queue {
             };
             ActedMessage { sequence, result }
         });
-        let messages = messages.collect();
-        if act.deed.sends() {
+        let messages: Vec<ActedMessage> = messages.collect();
+        if messages.iter().any(|message| message.result == ActResult::Leaving) {
             // Another batch deletes the records of these messages, so the store must know the last
             // number before (MSG-13).
             let last = self.last_sequence;

@@ -45,10 +45,9 @@ impl Topic {
                 let plan = topic.admit_arrival(arrival, &journey, step.bytes_added, ctx)?;
                 if arrival.resent.is_some() {
                     let bytes_max = topic.description.message_bytes_max();
-                    intake::check_resent(&arrival.message, bytes_max, ctx)?;
+                    intake::check_resent(arrival, bytes_max, ctx)?;
                 }
-                let id_hash = arrival.message.envelope.message_id_hash;
-                if arrival.resent.is_some() && topic.find_duplicate(id_hash, ctx.now).is_some() {
+                if arrival.resent.is_some() && topic.is_duplicate(arrival, ctx) {
                     return Ok(TakeDecision::LeaveDuplicate);
                 }
                 let staged = staged.and(plan.staged(&journey));
@@ -84,9 +83,10 @@ impl Topic {
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) {
+        let (is_duplicate, is_for_one) = (self.is_duplicate(&arrival, ctx), arrival.is_for_one());
         let Arrival { message, origin, .. } = arrival;
         let id_hash = message.envelope.message_id_hash;
-        if self.find_duplicate(id_hash, ctx.now).is_some() {
+        if is_duplicate {
             self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             return;
         }
@@ -104,7 +104,9 @@ impl Topic {
                 let copies =
                     self.copies((&message.content, &inherited), sequence, selection, &journey, ctx);
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
-                self.remember_id(id_hash, None, ctx, step);
+                if !is_for_one {
+                    self.remember_id(id_hash, None, ctx, step);
+                }
             }
         }
     }
@@ -131,22 +133,34 @@ impl Topic {
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
         refuse_large_step(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
-        // A message that only moves within the tree needs no additional room.
+        // A message that only moves within the tree needs room only for what it grows by.
         let is_within = |resent: &Resent| {
             resent.only.is_some() && self.subscriptions.contains_key(&resent.from)
         };
-        if !arrival.resent.as_ref().is_some_and(is_within) {
-            let size = plan.size_bytes(message, journey);
-            self.refuse_over_quota(bytes_added.saturating_add(size), ctx)?;
+        let size = plan.size_bytes(message, journey);
+        let within = arrival.resent.filter(is_within);
+        match within.map(|resent| size.saturating_sub(u64::from(resent.size))) {
+            Some(0) => {}
+            Some(growth) => self.refuse_over_quota(growth, ctx)?,
+            None => self.refuse_over_quota(bytes_added.saturating_add(size), ctx)?,
         }
         let plans = std::slice::from_ref(&plan);
         self.refuse_over_broker_limits(std::slice::from_ref(message), plans, ctx)?;
-        self.refuse_full_history(std::slice::from_ref(message), ctx)?;
+        if !arrival.is_for_one() {
+            self.refuse_full_history(std::slice::from_ref(message), ctx)?;
+        }
         Ok(plan)
     }
 }
 
 impl Topic {
+    /// Whether the topic has or had a message with this id. A message for one subscription is not
+    /// published, so the ids of the topic do not concern it (CON-17).
+    fn is_duplicate(&self, arrival: &Arrival, ctx: &Ctx<'_>) -> bool {
+        let id_hash = arrival.message.envelope.message_id_hash;
+        !arrival.is_for_one() && self.find_duplicate(id_hash, ctx.now).is_some()
+    }
+
     /// Plans a message that a job sends to one subscription, without its rules.
     fn plan_for_one(
         &self,

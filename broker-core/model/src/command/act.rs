@@ -134,7 +134,8 @@ pub enum ActResult {
     NoDestination,
     /// The status of the destination forbids sending.
     DestinationDisabled,
-    /// The destination, or the broker, has no room for the message. A job waits for it.
+    /// The destination, or the broker, has no room for the message, or does not take it for now. A
+    /// job waits for it.
     DestinationFull,
     /// The destination takes no message of this size.
     DestinationTooSmall,

@@ -189,7 +189,7 @@ impl World {
         self.until(job, |facts| facts.progress.tried >= count).await
     }
 
-    async fn until(&self, job: JobId, holds: impl Fn(&JobFacts) -> bool) -> JobFacts {
+    pub async fn until(&self, job: JobId, holds: impl Fn(&JobFacts) -> bool) -> JobFacts {
         loop {
             let facts = self.job(job).await;
             if holds(&facts) {

@@ -2,7 +2,7 @@
 
 use super::act::{act, of_job, results};
 use super::*;
-use crate::command::{Act, ActResult, Deed, Route};
+use crate::command::{Act, ActResult, Deed, RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Route};
 use crate::condition::Condition;
 use crate::transfer::{Departure, HandOver, WhenFull};
 
@@ -136,9 +136,16 @@ fn refused_messages_stay_with_their_results() {
     stand.end_list(vec![refusal(Condition::ServerBusy)]);
     assert_eq!(results(&mut stand, MAIN, moved(&[1], 1)), [Leaving]);
     assert!(!stand.is_due());
-    stand.now = stand.now.plus(TimeSpan::from_seconds(1));
-    stand.wait();
-    assert_eq!(stand.numbers_on_list(), [1]);
+    // It returns to receivers if it does not pass, and its job tries again later.
+    for _ in 1..10 {
+        assert_eq!(results(&mut stand, MAIN, moved(&[1], 1)), [Leaving]);
+        stand.now = stand.now.plus(TimeSpan::from_seconds(1));
+        stand.wait();
+        assert_eq!(stand.numbers_on_list(), [1]);
+        stand.end_list(vec![refusal(Condition::ServerBusy)]);
+    }
+    assert_eq!(results(&mut stand, MAIN, moved(&[1], 1)), [DestinationFull]);
+    assert_eq!(stand.receive(MAIN, 9, 1).len(), 1);
 }
 
 /// CON-15: after a restart, a message that was leaving and exists leaves again, and one that no
@@ -249,4 +256,20 @@ fn resubmitted_message_returns_to_where_it_was_dead_lettered() {
     assert_eq!(way(&stand), (dead, Some("a".into())));
     stand.wait();
     assert_eq!(way(&stand), (MAIN, None));
+}
+
+/// CON-15: the receipt of a step whose messages are leaving makes no way for another job.
+#[test]
+fn receipt_of_leaving_messages_makes_no_way() {
+    let mut stand = Stand::new(|_| {});
+    stand.send(10, |_| {});
+    let leave = Deed::Move { to: "b".into(), edit: None };
+    results(&mut stand, MAIN, of_job(1, 1, act(&[1], leave)));
+    for job in 2..=RECEIPT_COUNT_MAX as u64 {
+        results(&mut stand, MAIN, of_job(job.into(), 1, act(&[job], Deed::Delete)));
+    }
+    stand.now = stand.now.plus(RECEIPT_AGE_MAX);
+    results(&mut stand, MAIN, of_job(9, 1, act(&[9], Deed::Delete)));
+    let kept = stand.queue.receipts.iter().map(|receipt| receipt.step.job.0);
+    assert_eq!(kept.collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7, 8, 9]);
 }

@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// Decides about a message of another entity, or of this one if a job sends it. A message that
-    /// is here already needs no additional room (CON-17).
+    /// is here already needs room only for what it grows by (CON-17).
     fn judge_arrival(
         &self,
         arrival: &Arrival,
@@ -79,10 +79,16 @@ impl Queue {
         step: &StepOutput,
     ) -> Result<TakeDecision<()>, Rejection> {
         let message = &arrival.message;
-        let needs_room = arrival.resent.is_none_or(|resent| resent.from != self.id);
-        self.admit_arrival(message, needs_room, ctx, step)?;
+        let resent = arrival.resent.filter(|resent| resent.from == self.id);
+        let size = u64::from(message.envelope.size);
+        let bytes = match resent.map(|resent| size.saturating_sub(u64::from(resent.size))) {
+            Some(0) => None,
+            Some(growth) => Some(growth),
+            None => Some(step.bytes_added.saturating_add(size)),
+        };
+        self.admit_arrival(message, bytes, ctx)?;
         if arrival.resent.is_some() {
-            intake::check_resent(message, self.message_bytes_max(), ctx)?;
+            intake::check_resent(arrival, self.message_bytes_max(), ctx)?;
         }
         let id_hash = message.envelope.message_id_hash;
         if arrival.resent.is_some() && self.find_duplicate(id_hash, ctx.now).is_some() {
@@ -92,13 +98,13 @@ impl Queue {
     }
 
     /// Makes the checks of SND-19 that concern a transfer: status, size, session, quota. The limits
-    /// of the sending client were checked when the message was sent.
+    /// of the sending client were checked when the message was sent. `bytes` is the room for which
+    /// the quota is checked, if it needs any.
     pub(super) fn admit_arrival(
         &self,
         message: &InboundMessage,
-        needs_room: bool,
+        bytes: Option<u64>,
         ctx: &Ctx<'_>,
-        step: &StepOutput,
     ) -> Result<(), Rejection> {
         self.refuse_status()?;
         let size_max = self.message_bytes_max();
@@ -106,11 +112,10 @@ impl Queue {
         if sent_size > size_max {
             return Err(Rejection::message_size_exceeded("message", sent_size, size_max));
         }
-        let size = u64::from(message.envelope.size);
         let message = std::slice::from_ref(message);
         self.refuse_without_session(message, Condition::SessionIdIsNull)?;
-        if needs_room {
-            self.refuse_over_quota(step.bytes_added.saturating_add(size), ctx)?;
+        if let Some(bytes) = bytes {
+            self.refuse_over_quota(bytes, ctx)?;
         }
         intake::refuse_too_many_delayed(message, ctx)?;
         self.refuse_too_many_sessions(message, ctx)?;

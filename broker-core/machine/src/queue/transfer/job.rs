@@ -3,7 +3,7 @@
 //! ```text
 //!  step ──► Leaving, frozen ──► list ──┬─ taken: Done, without a record
 //!            ▲                        ├─ refused: a result, recorded; offered to receivers again
-//!            └── not tried ◄──────────┘
+//!            └── not tried ◄──────────┘  (full destination, or 10 times not tried: all return)
 //! ```
 //!
 //! A stored receipt that says *leaving* has two meanings: the message is frozen if it exists, and it
@@ -20,6 +20,10 @@ use crate::ids::{JobId, SequenceNumber};
 use crate::queue::Queue;
 use crate::transfer::Departure;
 use crate::{Ctx, Machine as _, StageNumber, StepOutput};
+
+/// Number of lists in a row without a result after which the messages return to receivers. They are
+/// offered each [`RETRY`], so this takes about 10 s.
+const OFFER_COUNT_MAX: u32 = 10;
 
 impl Queue {
     /// Freezes the messages of a job that are leaving. None leaves before `stage` is durable.
@@ -100,7 +104,12 @@ impl Queue {
             }
         }
         let receipt = self.receipts.get(job).cloned();
-        if is_full || receipt.is_none() {
+        let has_no_result = !has_left && refused.is_empty();
+        let is_last_offer = self.transfers.alter(&Exit::Job(job), |backlog| {
+            backlog.failures = if has_no_result { backlog.failures + 1 } else { 0 };
+            backlog.failures >= OFFER_COUNT_MAX
+        });
+        if is_full || is_last_offer == Some(true) || receipt.is_none() {
             // Messages that cannot leave now return to receivers. Their job repeats them later.
             let rest = waiting.drain(..).chain(self.transfers.take_waiting(job));
             refused.extend(rest.map(|sequence| (sequence, ActResult::DestinationFull)));
@@ -115,7 +124,7 @@ impl Queue {
             let receipt = Box::new(with_results(receipt, &refused));
             self.change(Change::Receipted(receipt), Durability::Sync, ctx, step);
         }
-        let delay = (!has_left && refused.is_empty()).then(|| ctx.now.plus(RETRY));
+        let delay = has_no_result.then(|| ctx.now.plus(RETRY));
         self.transfers.alter(&Exit::Job(job), |backlog| {
             backlog.not_before = delay.unwrap_or_default();
         });

@@ -56,7 +56,8 @@ impl Queue {
             return Ok(());
         }
         take_over::refuse_hops_of_peer(hops, self.config.forwarding.hop_count_max)?;
-        self.admit_arrival(&message, true, ctx, step)?;
+        let bytes = step.bytes_added.saturating_add(u64::from(message.envelope.size));
+        self.admit_arrival(&message, Some(bytes), ctx)?;
         // The other broker checked it when it was sent, but under its own limits.
         intake::check_messages(std::slice::from_ref(&message), self.message_bytes_max())?;
         intake::refuse_without_room(ctx)?;
