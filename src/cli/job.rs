@@ -406,11 +406,10 @@ pub async fn watch(
         if !goes_on(&job) {
             return Ok(Watched::Reached(job));
         }
-        if job.problem != problem {
-            problem.clone_from(&job.problem);
-            if let Some(problem) = &problem {
-                note(&format!("the job waits: {problem}"));
-            }
+        let waits_for = job.problem.as_ref().filter(|_| job.state == JobState::Waiting);
+        if let Some(waits_for) = waits_for.filter(|why| problem.as_ref() != Some(*why)) {
+            note(&format!("the job waits: {waits_for}"));
+            problem = Some(waits_for.clone());
         }
         tokio::select! {
             biased;

@@ -505,7 +505,7 @@ SENDING = [
     ("a next step waits for messages that are leaving", "CON-15", "machine/src/act.rs",
      "            receipts.refuse_while_leaving(of_job)?;\n", ""),
     ("a full destination ends a step", "CON-17", "machine/src/queue/transfer/job.rs",
-     "if is_full || receipt.is_none() {", "if receipt.is_none() {"),
+     "if is_full || is_last_offer == Some(true) || receipt.is_none() {", "if is_last_offer == Some(true) || receipt.is_none() {"),
     ("a list of a job continues after a refusal", "CON-17", "machine/src/take_over.rs",
      "if !has_refused || arrival.resent.is_some() => {", "if !has_refused => {"),
     ("a refusal of the destination is stored", "CON-15", "machine/src/queue/transfer/job.rs",

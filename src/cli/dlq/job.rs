@@ -119,6 +119,11 @@ async fn run_one(
             }
         }
     };
+    if totals.stopped_by.is_some()
+        && let Some(why) = &job.problem
+    {
+        note(&format!("error: job {}: {why}", job.id));
+    }
     totals.done += job.progress.done;
     let query = JobQuery::Failures { job: job.id, skip: 0, count_max: JOB_FAILURE_PAGE_MAX };
     let page = |found: &Found| match found {

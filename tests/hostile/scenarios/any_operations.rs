@@ -144,7 +144,9 @@ fn body(name: &str, values: &mut Values) -> Json {
                     let hops = values.below(20);
                     json!({ "topology": { "around": values.queue(), "hops": hops } })
                 }
-                12 => json!({ "checks": { "path": values.text(20), "muted": number.is_multiple_of(2) } }),
+                12 => {
+                    json!({ "checks": { "path": values.text(20), "muted": number.is_multiple_of(2) } })
+                }
                 8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
             };
