@@ -7,7 +7,6 @@ use super::Access;
 use crate::audited::log_failure;
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, Deed, Outcome};
-use crate::condition::Condition;
 use crate::contract::JobKeeper;
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
