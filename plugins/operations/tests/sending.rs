@@ -246,8 +246,8 @@ async fn full_destination_delays_a_job() {
     world.stop().await;
 }
 
-/// CON-17, CON-19: a full destination holds up only its own messages. Those that left for others are
-/// done, and counted at the end of the job.
+/// CON-17, CON-19: a full destination holds up only its own messages. Messages for others leave, and
+/// count as done at the end of the job.
 #[tokio::test]
 async fn full_destination_holds_up_only_its_own_messages() {
     for is_cancelled in [true, false] {

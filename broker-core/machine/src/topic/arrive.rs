@@ -133,7 +133,7 @@ impl Topic {
         refuse_excess(std::slice::from_ref(&plan), ctx)?;
         refuse_large_step(plan.staged(journey), ctx)?;
         self.refuse_copies(std::slice::from_ref(&plan), journey)?;
-        // A message that only moves within the tree needs room only for what it grows by.
+        // A message that only moves within the tree needs room only for its growth.
         let is_within = |resent: &Resent| {
             resent.only.is_some() && self.subscriptions.contains_key(&resent.from)
         };

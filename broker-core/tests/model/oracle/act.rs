@@ -166,6 +166,7 @@ impl Oracle {
                 ) =>
             {
                 if is_main_state(state) && self.is_expired(&self.messages[index]) {
+                    self.reach("CON-12 expired");
                     return ActResult::Expired;
                 }
                 if matches!(state, State::Delayed | State::DlqDelayed) {

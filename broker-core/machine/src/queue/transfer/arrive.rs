@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// Decides about a message of another entity, or of this one if a job sends it. A message that
-    /// is here already needs room only for what it grows by (CON-17).
+    /// is here already needs room only for its growth (CON-17).
     fn judge_arrival(
         &self,
         arrival: &Arrival,

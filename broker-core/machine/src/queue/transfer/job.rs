@@ -21,6 +21,14 @@ use crate::queue::Queue;
 use crate::transfer::Departure;
 use crate::{Ctx, Machine as _, StageNumber, StepOutput};
 
+/// Results of refusals that have a name.
+const NAMED_RESULTS: [(Condition, ActResult); 5] = [
+    (Condition::EntityNotFound, ActResult::NoDestination),
+    (Condition::EntityDisabled, ActResult::DestinationDisabled),
+    (Condition::QuotaExceeded, ActResult::DestinationFull),
+    (Condition::MessageSizeExceeded, ActResult::DestinationTooSmall),
+    (Condition::SessionIdIsNull, ActResult::NoSession),
+];
 /// Number of lists in a row without a result after which the messages return to receivers. They are
 /// offered each [`RETRY`], so this takes about 10 s.
 const OFFER_COUNT_MAX: u32 = 10;
@@ -159,15 +167,6 @@ fn result_of(departure: &Departure) -> Option<ActResult> {
     };
     let condition = rejection.condition();
     let known =
-        REFUSALS.iter().find(|(refusal, _)| *refusal == condition).map(|(_, result)| *result);
+        NAMED_RESULTS.iter().find(|(refusal, _)| *refusal == condition).map(|(_, result)| *result);
     known.or_else(|| (!condition.retryable()).then_some(ActResult::Refused))
 }
-
-/// Results of refusals that have their own.
-const REFUSALS: [(Condition, ActResult); 5] = [
-    (Condition::EntityNotFound, ActResult::NoDestination),
-    (Condition::EntityDisabled, ActResult::DestinationDisabled),
-    (Condition::QuotaExceeded, ActResult::DestinationFull),
-    (Condition::MessageSizeExceeded, ActResult::DestinationTooSmall),
-    (Condition::SessionIdIsNull, ActResult::NoSession),
-];
