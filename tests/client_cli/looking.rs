@@ -230,7 +230,14 @@ fn topology_is_shown() {
     broker.ok(&["queue", "create", "archive"]);
     broker.ok(&["queue", "update", "orders", "--forward-to", "archive"]);
     broker.ok(&["topic", "create", "events"]);
-    broker.ok(&["subscription", "create", "events", "all", "--forward-dead-letters-to", "orders"]);
+    broker.ok(&[
+        "subscription",
+        "create",
+        "events",
+        "all",
+        "--forward-dead-lettered-messages-to",
+        "orders",
+    ]);
     let table = broker.ok(&["topology"]);
     let lines: Vec<Vec<&str>> = table.lines().map(|it| it.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["FROM", "KIND", "TO", "RATE", "WAITING", "FAILED"], "{table}");

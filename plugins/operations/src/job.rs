@@ -295,8 +295,8 @@ impl Job {
     }
 
     /// The line of a step. From the first message on for which the destination has no room, the
-    /// messages count as not tried: the next step names them (CON-17), and finds those that have not
-    /// left.
+    /// messages count as not tried: the next step names them again (CON-17), and does not find messages
+    /// which have left.
     pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
         let is_full = |message: &ActedMessage| message.result == ActResult::DestinationFull;
         let end = messages.iter().position(is_full).unwrap_or(messages.len());

@@ -971,7 +971,15 @@ export interface EntityCounts {
   readonly lockedMessageCount: number;
   readonly sizeInBytes: number;
   readonly receiverCount: number;
-  /** An entity with its counts and rates. */
+  /** Absent until the counts were read twice. */
+  readonly acceptedPerSecond?: number;
+  readonly removedPerSecond?: number;
+}
+
+export type EntityKind = "queue" | "topic" | "subscription";
+export type EntityCondition = "hasDeadLetters" | "grows" | "hasNoReceiver" | "isDisabled" | "isNearlyFull";
+
+/** An entity with its counts and rates. */
 export interface EntityRow extends EntityCounts {
   readonly path: string;
   readonly kind: EntityKind;
@@ -1053,14 +1061,6 @@ export interface Checks {
   readonly tookUs: number;
   readonly nowUtc: string;
 }
-
-/** Absent until the counts were read twice. */
-  readonly acceptedPerSecond?: number;
-  readonly removedPerSecond?: number;
-}
-
-export type EntityKind = "queue" | "topic" | "subscription";
-export type EntityCondition = "hasDeadLetters" | "grows" | "hasNoReceiver" | "isDisabled" | "isNearlyFull";
 
 export interface EntityPage extends InspectionPage {
   readonly entities: EntityRow[];
