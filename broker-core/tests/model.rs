@@ -58,7 +58,6 @@ const CASES_OF_ACTS: &[&str] = &[
     "CON-12 reschedule",
     "CON-12 undefer",
     "CON-15 conflict",
-    "CON-15 leaving",
     "CON-15 repeated",
     "CON-15 sent",
     "CON-17",
@@ -92,10 +91,9 @@ fn the_machine_agrees_with_the_oracle_on_random_sequences() {
         }
     }
     if count >= 1_000 {
-        for rule in RULES.iter().chain(CASES_OF_ACTS) {
-            let times = reached.get(rule).copied().unwrap_or(0);
-            assert!(times >= 20, "{rule} was met {times} times only");
-        }
+        let times = |rule: &&&str| reached.get(**rule).copied().unwrap_or(0);
+        let rare: Vec<_> = RULES.iter().chain(CASES_OF_ACTS).filter(|it| times(it) < 20).collect();
+        assert!(rare.is_empty(), "met less than 20 times: {rare:?}");
     }
 }
 

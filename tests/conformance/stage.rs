@@ -38,7 +38,7 @@ pub const DLQ: &str = "orders/$DeadLetterQueue";
 pub const TDLQ: &str = "orders/$Transfer/$DeadLetterQueue";
 
 /// A scenario that takes longer than this hangs.
-const SCENARIO_TIME_MAX: Duration = Duration::from_secs(30);
+const SCENARIO_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The environment of a scenario. It dereferences to its transport.
 pub struct Stage {
