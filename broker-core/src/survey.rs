@@ -1,7 +1,7 @@
 //! Counts and rates of all entities at one moment (CON-04).
 //!
 //! A survey loads the atomic values that each entity publishes after its turns, so no entity gets
-//! mail. It is taken on demand, and shared for a second or until an entity comes or goes. Rates follow from the growth between two
+//! mail. It is taken on demand and shared for a second. Rates follow from the growth between two
 //! surveys: nothing is counted while nobody looks.
 
 use std::collections::{HashMap, HashSet};
@@ -60,10 +60,10 @@ pub(crate) struct SurveyedEntity {
 /// Keys of the entities that a reader may read; `None` for all entities.
 pub(crate) struct ReadableKeys(pub(crate) Option<HashSet<PathKey>>);
 
-/// The last survey of a broker, with the number of entities at its beginning.
+/// The last survey of a broker.
 #[derive(Default)]
 pub(crate) struct Surveys {
-    last: Mutex<Option<(usize, Arc<Survey>)>>,
+    last: Mutex<Option<Arc<Survey>>>,
 }
 
 #[cfg(test)]
@@ -96,29 +96,26 @@ impl ReadableKeys {
 }
 
 impl Surveys {
-    /// Returns a survey that is less than a second old and has the entities that were just created.
-    /// One caller takes a new one, others wait for it.
+    /// Returns a survey that is less than a second old. One caller takes a new one, others wait for
+    /// it.
     pub(crate) async fn latest(&self, directory: &Directory, clock: &dyn Clock) -> Arc<Survey> {
         let mut last = self.last.lock().await;
-        let (now, count) = (clock.now(), directory.len());
-        if let Some((of_count, survey)) = last.as_ref()
-            && *of_count == count
-            && now.since(survey.taken_at) < AGE_MAX
-        {
+        let now = clock.now();
+        if let Some(survey) = last.as_ref().filter(|survey| now.since(survey.taken_at) < AGE_MAX) {
             return Arc::clone(survey);
         }
         let mut survey = Survey::take(directory, now).await;
-        if let Some((_, earlier)) =
-            last.take_if(|(_, last)| now.since(last.taken_at) <= RATE_TIME_MAX)
-        {
+        let earlier = last.take_if(|last| now.since(last.taken_at) <= RATE_TIME_MAX);
+        if let Some(earlier) = earlier {
             survey.set_rates(&earlier).await;
         }
-        Arc::clone(&last.insert((count, Arc::new(survey))).1)
+        Arc::clone(last.insert(Arc::new(survey)))
     }
 }
 
 impl Survey {
-    async fn take(directory: &Directory, now: Timestamp) -> Self {
+    /// Reads all entities, without rates.
+    pub(crate) async fn take(directory: &Directory, now: Timestamp) -> Self {
         let mut entities = Vec::with_capacity(directory.len());
         for kind in [EntityKind::Queue, EntityKind::Topic, EntityKind::Subscription] {
             let paths = directory.list(kind, "", 0, usize::MAX);
@@ -150,18 +147,12 @@ impl Survey {
         }
     }
 
-    /// Sets the rates since an earlier survey. One that was replaced early, because an entity came or
-    /// went, is too young for new rates and passes its own on.
+    /// Sets the rates since an earlier survey.
     async fn set_rates(&mut self, earlier: &Self) {
         let passed = self.taken_at.since(earlier.taken_at);
         for some in self.entities.chunks_mut(READ_AT_ONCE) {
             for entity in some {
                 let before = earlier.get(&entity.key).filter(|before| before.id == entity.id);
-                if passed < AGE_MAX {
-                    entity.row.rates = before.and_then(|before| before.row.rates);
-                    entity.forward_rate = before.and_then(|before| before.forward_rate);
-                    continue;
-                }
                 entity.row.rates = before.and_then(|before| {
                     Rates::between(&before.row.readings, &entity.row.readings, passed)
                 });
@@ -261,6 +252,11 @@ impl Rates {
     }
 }
 
+/// Whether a number is over 80 % of its maximum.
+pub(crate) fn is_high(count: u64, max: u64) -> bool {
+    u128::from(count) * 5 > u128::from(max) * 4
+}
+
 impl EntityRow {
     /// Whether a condition holds.
     #[must_use]
@@ -273,8 +269,7 @@ impl EntityRow {
             EntityCondition::HasNoReceiver => *kind != EntityKind::Topic && *receivers == 0,
             EntityCondition::IsDisabled => *status != EntityStatus::Active,
             EntityCondition::IsNearlyFull => {
-                let max = u128::from(*size_bytes_max);
-                max > 0 && u128::from(*total_size) * 5 > max * 4
+                *size_bytes_max > 0 && is_high(*total_size, *size_bytes_max)
             }
         }
     }

@@ -149,7 +149,11 @@ fn list(flags: &ChecksFlags) -> Result<(), Failure> {
         }
         if page.findings.is_empty() {
             let age = span(findings.at.since(page.checked_at));
-            let state = if flags.muted { "nothing is muted" } else { "nothing needs a person" };
+            let state = match (flags.muted, &flags.path, flags.kind) {
+                (false, None, None) => "nothing needs a person",
+                (true, None, None) => "nothing is muted",
+                _ => "no such finding",
+            };
             note(&format!("{state}; the last check was {age} ago"));
             return Ok(());
         }
@@ -165,7 +169,7 @@ fn list(flags: &ChecksFlags) -> Result<(), Failure> {
         }
         if page.left_out_count > 0 {
             let count = counted(page.left_out_count, "less urgent finding");
-            note(&format!("{count} left out, because a check keeps at most 2,000"));
+            note(&format!("{count} left out: a check keeps the most urgent findings"));
         }
         Ok(())
     })

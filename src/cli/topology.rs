@@ -25,8 +25,9 @@ Examples:
   peeklock topology -o json | jq '.[0].circles'
 
 RATE is in messages per second, `-` if it is not known yet or not known apart. WAITING counts \
-messages that wait to be forwarded, FAILED those in the transfer dead-letter queue. A message may \
-make at most four hops; a copy from a topic to its subscription is none.
+messages that wait to be forwarded, FAILED those in the transfer dead-letter queue. The setting \
+`limits.hop_count_max` bounds the hops of a message (4 by default); a copy from a topic to its \
+subscription is none.
 
 ",
     exit_codes!()
@@ -118,7 +119,7 @@ fn report(topology: &Topology) {
     }
     let left_out = topology.node_count.saturating_sub(topology.nodes.len() as u64);
     if left_out > 0 {
-        let left_out = counted(left_out, "entity");
+        let left_out = counted(left_out, "node");
         note(&format!("{left_out} left out; name an entity to see its neighbours"));
     }
 }

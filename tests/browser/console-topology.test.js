@@ -71,7 +71,7 @@ test("a topology with faults has them in words", async (t) => {
   const missing = { kind: "destinationMissing", weight: "error", path: small.nodes[0].name, others: [small.nodes[1].name], sinceUtc: now(), detail: "", remedy: "" };
   await tab.route(/\/v1\/checks(\?.*)?$/, (route) => route.fulfill(json({ findings: [missing], total: 1, mutedCount: 0, checkedAtUtc: now(), nowUtc: now() })));
   await visit(tab, "#/topology");
-  for (const text of ["(missing)", "(unknown)", "Messages that are forwarded here go round", "over the limit of 4", "4 more entities are left out."]) {
+  for (const text of ["(missing)", "(unknown)", "These entities forward in a circle", "over the limit of 4", "4 more entities are left out."]) {
     await tab.getByText(text).first().waitFor();
   }
   await isReadable(tab, "faults");
@@ -129,7 +129,7 @@ test("a finding is muted and unmuted", async (t) => {
   await panel.getByText("known until Friday").waitFor();
   const focused = () => tab.evaluate("document.activeElement.getAttribute('aria-label')");
   assert.equal(await focused(), "Finding", "the focus is not lost");
-  await panel.getByRole("button", { name: "No longer mute" }).click();
+  await panel.getByRole("button", { name: "Unmute" }).click();
   await panel.getByLabel("Reason").waitFor();
   assert.equal(await focused(), "Finding");
   assert.deepEqual(asked, [["mute", { kind: "deadLettersUnread", path: "lonely", reason: "known until Friday" }], ["unmute", { kind: "deadLettersUnread", path: "lonely" }]]);

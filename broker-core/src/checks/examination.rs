@@ -14,7 +14,7 @@ use crate::ids::EntityId;
 use crate::series::query::SeriesColumn;
 use crate::shared::Shared;
 use crate::store::Shortage;
-use crate::survey::{READ_AT_ONCE, ReadableKeys, SUBSCRIPTIONS, Survey, SurveyedEntity};
+use crate::survey::{READ_AT_ONCE, ReadableKeys, SUBSCRIPTIONS, Survey, SurveyedEntity, is_high};
 use crate::time::{TimeSpan, Timestamp};
 use crate::topology::query::EdgeKind;
 use crate::topology::{Graph, GraphNode};
@@ -25,11 +25,6 @@ const OTHERS_MAX: usize = 8;
 const ROOM_MIN: u64 = 1 << 30;
 /// Difference of the clocks from which on the clock of the machine was set.
 const CLOCK_STEP_MIN: TimeSpan = TimeSpan::from_seconds(2);
-
-/// Whether a number is over 80 % of its maximum.
-pub(super) fn is_high(count: u64, max: u64) -> bool {
-    u128::from(count) * 5 > u128::from(max) * 4
-}
 
 /// A check and its findings.
 pub(super) struct Examination<'a> {

@@ -278,7 +278,7 @@ impl<S: LogSegment> Index<S> {
 
     /// Counts the users of shared contents, after the whole log was read into an index in which
     /// every put counted as new content.
-    pub fn count_shared(&self) {
+    fn count_shared(&self) {
         // A shared content has at least one record that refers to it without embedding it.
         let mut users: HashMap<LogPosition, u32> = HashMap::new();
         self.each(&mut |_, entry| {

@@ -2,9 +2,9 @@
 // Actions on locks, sessions, clients and scheduled messages. Each asks first, with its numbers, and shows its result when the
 // broker has acknowledged it (CON-62, CON-63). An action that the role does not allow is not offered (CON-73).
 
-import { ApiError, change, entityPath, get, segment, standing } from "./api.js";
+import { asApiError, change, entityPath, get, segment, standing } from "./api.js";
 import { number, size } from "./format.js";
-import { announce, Problem } from "./parts.js";
+import { announce, Problem, Unknown } from "./parts.js";
 import { Store } from "./preferences.js";
 import { refreshAll, useResource } from "./resource.js";
 import { html, useId, useLayoutEffect, useRef, useState } from "./view.js";
@@ -12,7 +12,8 @@ import { html, useId, useLayoutEffect, useRef, useState } from "./view.js";
 /** Maximum number of messages of one action. */
 const AT_ONCE = 500;
 
-const counted = (/** @type {number} */ count, /** @type {string} */ one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+/** A number with its noun. */
+export const counted = (/** @type {number} */ count, one = "message", many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
 /** Result of the last action, and the place that shows it. */
 const outcome = new Store({ place: "", text: "" });
@@ -74,7 +75,7 @@ function Action({ place, label, question, act, mayCount = false, field = undefin
       setText("");
       refreshAll();
     } catch (thrown) {
-      setError(thrown);
+      setError(asApiError(thrown));
     }
     setBusy(false);
   };
@@ -87,13 +88,12 @@ function Action({ place, label, question, act, mayCount = false, field = undefin
       close();
     }
   };
-  const isUnknown = error instanceof ApiError && error.status === 0;
   return html`<form class="action" ref=${group} aria-label=${label} aria-describedby=${id} onSubmit=${run} onKeyDown=${onKeyDown}>
     <p id=${id}>${question}</p>
     ${field && html`<label class="block">${field}<textarea rows="4" spellcheck=${false} value=${text} onInput=${(event) => setText(event.currentTarget.value)}></textarea></label>`}
     ${mayCount && html`<label><input type="checkbox" checked=${counts} onChange=${(event) => setCounts(event.currentTarget.checked)} />Count each delivery as failed</label>`}
-    ${error !== undefined && html`<${Problem} error=${error instanceof ApiError ? error : new ApiError("", { code: "PageError", detail: String(error) })} />`}
-    ${isUnknown && html`<p class="look">The outcome is unknown: the broker may have done this.</p>`}
+    <${Problem} error=${error} />
+    <${Unknown} error=${error} />
     <div class="tools"><button class="harm" disabled=${isBusy}>${isBusy ? "Waiting for the broker…" : label}</button>
       <button type="button" data-keep disabled=${isBusy} onClick=${close}>Leave as it is</button></div>
   </form>`;

@@ -30,6 +30,9 @@ export class ApiError extends Error {
   }
 }
 
+/** An error as the page shows it: one of the broker, or of the page itself. */
+export const asApiError = (/** @type {unknown} */ thrown) => (thrown instanceof ApiError ? thrown : new ApiError("", { code: "PageError", detail: String(thrown) }));
+
 /**
  * Whether the broker answers: `lost` since an instant of this machine. `answeredAt` is the instant of the last answer.
  * @type {Store<{ lostAt: number | undefined, answeredAt: number }>}

@@ -2,7 +2,7 @@
 // The audit trail: actions of operators with their results, the trail as a file, and its verification in the browser: each
 // line has the hash of the line before it (CON-23, CON-55).
 
-import { ApiError, get, getFile, now } from "./api.js";
+import { ApiError, asApiError, get, getFile, now } from "./api.js";
 import { exact, number, visible, words } from "./format.js";
 import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, saveAs, SearchField, Text, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
@@ -205,7 +205,7 @@ function Trail({ filter, isFiltered }) {
     try {
       await work();
     } catch (thrown) {
-      setError(thrown instanceof ApiError ? thrown : new ApiError("", { code: "PageError", detail: String(thrown) }));
+      setError(asApiError(thrown));
     }
     setBusy("");
   };

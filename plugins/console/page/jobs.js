@@ -2,8 +2,8 @@
 // Jobs: one change of many messages. A form makes a job, which the address names from then on; the panel of the job shows its
 // preview, starts it, and follows it to its end. A page lists all jobs (CON-12 to CON-19, CON-55, CON-62, CON-63).
 
-import { ApiError, change, entityPath, get, mayManage, SUB_QUEUES } from "./api.js";
-import { useMayOperate } from "./actions.js";
+import { asApiError, change, entityPath, get, mayManage, SUB_QUEUES } from "./api.js";
+import { counted, useMayOperate } from "./actions.js";
 import { exact, number, size, span, visible } from "./format.js";
 import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, Unknown, useNow, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
@@ -21,7 +21,6 @@ const RATE_MAX = 10_000;
 const LIVE_MS = 1000;
 const FAILURES_SHOWN = 200;
 const zone = () => preferences.value.zone;
-const counted = (/** @type {number} */ count, one = "message") => `${number(count)} ${count === 1 ? one : `${one}s`}`;
 
 const MAIN = ["messages", "found"];
 const DEAD = ["dead-letters", "transfer-dead-letters"];
@@ -32,7 +31,7 @@ const WHEN = [["now", "Now"], ["at", "At"], ["later", "Later by"], ["earlier", "
 const period = (/** @type {string} */ count, /** @type {string} */ unit) => `P${unit === "days" ? "" : "T"}${count}${TIMES[unit] ?? "M"}`;
 
 /**
- * What a job can do with a message, by its name in a request. `places` are the tabs that offer it, `fields` the texts to ask for;
+ * Changes that a job can make, by their names in a request. `places` are the tabs that offer it, `fields` the texts to ask for;
  * `read` makes the change of the values of the form, and `past` completes "12 messages are".
  */
 const DEEDS = {
@@ -110,7 +109,7 @@ export function placeOf(/** @type {string} */ path) {
 }
 
 /**
- * Buttons for what a job can do with a selection of a tab. `numbers` are messages, `where` and `states` conditions. The job
+ * Buttons for the changes of a selection of a tab. `numbers` are messages, `where` and `states` conditions. The job
  * that is made is named in the address. `what` names a selection by conditions.
  * @param {{ kind: string, path: string, tab: string, numbers?: string[], where?: string, what?: string, states?: string[], without?: string[], onDone?: () => void }} options
  */
@@ -165,7 +164,7 @@ function Form({ id, what, make, onClose }) {
       const { rate, trial, breakLocks } = values;
       await make({ deed: { [id]: read(values) }, rate: Number(rate || RATE), ...(trial && { trial: Number(trial) }), ...(breakLocks && { breakLocks: true }) });
     } catch (thrown) {
-      setError(thrown instanceof ApiError ? thrown : new ApiError("", { code: "PageError", detail: String(thrown) }));
+      setError(asApiError(thrown));
       setBusy(false);
     }
   };
@@ -254,7 +253,7 @@ function Job({ job, onClose, reread, keepFocus }) {
       keepFocus();
       await reread();
     } catch (thrown) {
-      setError(thrown);
+      setError(asApiError(thrown));
     }
     setBusy(false);
   };
@@ -352,7 +351,7 @@ function Failures({ job, mayOperate }) {
       fresh.id = next.job;
       setQuery({ job: next.job });
     } catch (thrown) {
-      setError(thrown);
+      setError(asApiError(thrown));
     }
   };
   return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${counted(job.failed)} left alone</summary>
@@ -360,7 +359,7 @@ function Failures({ job, mayOperate }) {
     ${
       failures.length > 0 &&
       html`<div class="tools failures">
-        <${Copy} label="Copy numbers" what="of these messages" text=${() => failures.map(({ sequenceNumber }) => String(sequenceNumber)).join("\n")} />
+        <${Copy} what="numbers of these messages" text=${() => failures.map(({ sequenceNumber }) => String(sequenceNumber)).join("\n")} />
         ${mayOperate && isEnded(job) && html`<button type="button" onClick=${again}>Preview the same for these</button>`}
       </div>
       <${Problem} error=${error} />
@@ -415,6 +414,6 @@ export function Jobs({ query }) {
     ${selected && html`<${JobPanel} key=${selected} id=${selected} />`}
     <${Table} noun=${["job", "jobs"]} label="Jobs" columns=${columns} rows=${rows} total=${shown === "" ? list.total : undefined} keyOf=${(job) => job.job} scope=${`jobs ${shown}`}
       hrefOf=${(job) => href(["jobs"], { state: shown, job: job.job })} selected=${selected || undefined} hasMore=${list.hasMore} loadMore=${list.loadMore} isLoading=${list.isLoading && list.at === 0}
-      empty=${list.error ? null : html`<${Empty} title=${shown === "" ? "No job" : "No such job"}><p>A job changes many messages: select some in a list, or search for them, and choose what to do. It shows a preview first. Ended jobs stay here for 7 days.</p><//>`} />
+      empty=${list.error ? null : html`<${Empty} title=${shown === "" ? "No job" : "No such job"}><p>A job changes many messages: select some in a list, or search for them, and choose a change. It shows a preview first. Ended jobs stay here for 7 days.</p><//>`} />
   </div>`;
 }

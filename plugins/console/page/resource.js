@@ -2,7 +2,7 @@
 // Values of the broker that a page shows: read once for all components that need them, again every 10 s while the tab is
 // visible, and after a lost connection with growing pauses. A value stays with its age when reading it fails.
 
-import { ApiError, connection, getAbout, getRoot, hasEnded, needsToken, readStanding } from "./api.js";
+import { asApiError, connection, getAbout, getRoot, hasEnded, needsToken, readStanding } from "./api.js";
 import { askTabs, setToken, token, whenGiven, whenSignedOut } from "./credential.js";
 import { Store } from "./preferences.js";
 import { fitStream, isPaused } from "./stream.js";
@@ -19,7 +19,7 @@ export { isPaused } from "./stream.js";
 
 /**
  * @template T
- * @typedef {{ value: T | undefined, error: ApiError | undefined, at: number, isLoading: boolean }} State
+ * @typedef {{ value: T | undefined, error: import("./api.js").ApiError | undefined, at: number, isLoading: boolean }} State
  */
 
 /**
@@ -75,7 +75,7 @@ class Resource extends Store {
         return;
       }
       if (!abort.signal.aborted) {
-        const shown = error instanceof ApiError ? error : new ApiError("", { code: "PageError", detail: String(error) });
+        const shown = asApiError(error);
         this.set({ ...this.value, error: shown, at: Date.now(), isLoading: false });
       } else {
         this.set({ ...this.value, isLoading: false });
@@ -307,7 +307,7 @@ export function usePages(key, load, /** @type {{ every?: number, kind?: string, 
     },
     streamed,
   );
-  const [more, setMore] = useState(/** @type {{ key?: string, error?: ApiError, isLoading: boolean }} */ ({ isLoading: false }));
+  const [more, setMore] = useState(/** @type {{ key?: string, error?: import("./api.js").ApiError, isLoading: boolean }} */ ({ isLoading: false }));
   const pages = state.value?.pages ?? [];
   const rows = useMemo(() => pages.flatMap((page) => page.rows), [state.value]);
   const next = pages.at(-1)?.next;
@@ -325,7 +325,7 @@ export function usePages(key, load, /** @type {{ every?: number, kind?: string, 
       }
       setMore({ isLoading: false });
     } catch (error) {
-      setMore({ isLoading: false, error: /** @type {ApiError} */ (error) });
+      setMore({ isLoading: false, error: /** @type {import("./api.js").ApiError} */ (error) });
     }
   };
   return { ...state, rows, total: state.value?.total, hasMore: next !== undefined, loadMore, error: state.error ?? more.error };

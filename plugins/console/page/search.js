@@ -2,7 +2,7 @@
 // Search: conditions as a line and as a form, hits or groups as they come, and searches that are kept by name. The address has
 // the whole search, so a link repeats it.
 
-import { ApiError, openStream, standing } from "./api.js";
+import { ApiError, asApiError, openStream, standing } from "./api.js";
 import { exact, number, size, visible, words } from "./format.js";
 import { Acts, JobPanel, placeOf } from "./jobs.js";
 import { useKeys } from "./keys.js";
@@ -150,7 +150,7 @@ export function useSearch() {
         set({ status: "stopped" });
       } else {
         const found = isSilent ? INTERRUPTED : error;
-        set({ status: "failed", error: found instanceof ApiError ? found : new ApiError("", { code: "PageError", detail: String(found) }) });
+        set({ status: "failed", error: asApiError(found) });
       }
     }
   };

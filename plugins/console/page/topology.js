@@ -2,7 +2,7 @@
 // Topology: entities by hop, with the ways of messages between them, as a picture and as a table. Checks: findings about
 // entities and the broker, with their remedies (CON-38, CON-39, CON-50, CON-55).
 
-import { ApiError, change, get, subscriptionParts } from "./api.js";
+import { asApiError, change, get, subscriptionParts } from "./api.js";
 import { useMayOperate } from "./actions.js";
 import { exact, number, rate, visible, words } from "./format.js";
 import { Age, announce, Choice, Empty, Facts, Moment, Problem, SearchField, Text, Unknown, usePageTitle, usePanel } from "./parts.js";
@@ -162,7 +162,7 @@ export function Topology({ query }) {
     </div>
     <${Problem} error=${state.error} onRetry=${state.refresh} />
     ${!value && !state.error && html`<p class="quiet">Reading…</p>`}
-    ${circles.map((names, place) => html`<p key=${place} class="notice bad">Messages that are forwarded here go round: <span class="mono"><${Text} value=${names.join(" → ")} max=${400} /></span></p>`)}
+    ${circles.map((names, place) => html`<p key=${place} class="notice bad">These entities forward in a circle: <span class="mono"><${Text} value=${names.join(" → ")} max=${400} /></span></p>`)}
     ${longestChain && html`<p class=${isOver ? "bad" : "quiet"}>The longest chain has ${longestChain.hops === 1 ? "1 hop" : `${number(longestChain.hops)} hops`}${isOver ? `, over the limit of ${number(hopCountMax)}: messages are dead-lettered on the way` : ` of at most ${number(hopCountMax)}`}.</p>`}
     ${value && edges.length > 0 && (connectedCount <= DRAWN_MAX ? html`<${Picture} topology=${value} around=${around} />` : html`<p class="notice">${number(connectedCount)} connected entities are too many for a picture. Enter the path of one, or choose a row.</p>`)}
     ${
@@ -236,7 +236,7 @@ function Finding({ finding }) {
       element.current?.focus({ preventScroll: true });
       refreshAll();
     } catch (thrown) {
-      setError(thrown instanceof ApiError ? thrown : new ApiError("", { code: "PageError", detail: String(thrown) }));
+      setError(asApiError(thrown));
     }
     setBusy(false);
   };
@@ -258,7 +258,7 @@ function Finding({ finding }) {
     ${
       mayOperate &&
       (muted
-        ? html`<button type="button" disabled=${isBusy} onClick=${run("unmute", {})}>No longer mute</button>`
+        ? html`<button type="button" disabled=${isBusy} onClick=${run("unmute", {})}>Unmute</button>`
         : html`<form class="tools" aria-label="Mute the finding" onSubmit=${run("mute", { reason: reason.trim() })}><label>Reason <input type="text" maxlength="256" autocomplete="off" value=${reason} onInput=${(event) => setReason(event.currentTarget.value)} /></label>
           <button disabled=${isBusy || reason.trim() === ""}>Mute</button></form>`)
     }

@@ -125,11 +125,11 @@ export function Workbench({ kind, path, query }) {
     ${state.value && groups.length === 0 && html`<${Empty} title="No dead letters"><p>Messages come here when consumers give up on them, or when they expire in an entity that dead-letters expired messages.</p><//>`}`;
 }
 
-/** What distinguishes messages of a group comes first. */
+/** Columns that distinguish messages of a group come first. */
 const RANKS = { number: 1, description: 1, enqueued: 2, reason: 3, subject: 4, tries: 5, body: 6 };
 const COLUMNS = columnsOf(["number", "enqueued", "reason", "description", "subject", "tries", "body"]).map((column) => ({ ...column, rank: RANKS[column.id], isWide: column.id === "description", width: column.id === "reason" ? 130 : column.width }));
 
-/** Messages of a group, and what can be done with them. */
+/** Messages of a group, and the jobs for these. */
 function Group({ kind, path, sub, group, line, countedAt, at, isWide }) {
   const { state, start } = useSearch();
   const [marked, setMarked] = useMarks(`${sub} ${line}`);

@@ -167,7 +167,7 @@ impl TryFrom<DeedForm> for Deed {
                     (None, None, Some(Span(shift))) => NewInstant::Earlier(shift),
                     _ => {
                         return Err(Rejection::argument(
-                            "give one of atUtc, later and earlier, or none for now",
+                            "give one of atUtc, later and earlier; without them, the messages are due now",
                         ));
                     }
                 })

@@ -134,7 +134,7 @@ pub enum ActResult {
     NoDestination,
     /// The status of the destination forbids sending.
     DestinationDisabled,
-    /// The destination, or the broker, has no room for the message, or does not take it for now. A
+    /// The destination, or the broker, has no room for the message, or does not take it at present. A
     /// job waits for it.
     DestinationFull,
     /// The destination takes no message of this size.
