@@ -124,7 +124,7 @@ impl Errand {
         }
         if let Some(route) = &list.route {
             let to = route.to.clone();
-            return self.resend(list, to.as_deref()).await;
+            return self.resend(list, to).await;
         }
         match Destination::parse(&list.destination) {
             Ok(Destination::Foreign(scheme)) => self.forward(&scheme, list).await,
@@ -183,10 +183,10 @@ impl Errand {
     async fn resend(
         &self,
         mut list: HandOver<PinnedMessage>,
-        to: Option<&str>,
+        to: Option<Arc<str>>,
     ) -> Result<Vec<Departure>, StoreError> {
         let mut departures = vec![Departure::NotTried; list.messages.len()];
-        if let Some(Err(departure)) = to.map(|to| self.find_for_job(to)) {
+        if let Some(Err(departure)) = to.as_deref().map(|to| self.find_for_job(to)) {
             departures.fill(departure);
             return Ok(departures);
         }
@@ -201,7 +201,7 @@ impl Errand {
                     let size = pinned.message.facts.size;
                     arrival.resent = Some(Resent { from: self.id, size, only: None });
                     let source = arrival.dead_letter_source.take_if(|_| resubmits);
-                    let path = to.map(Arc::from).or(source).unwrap_or_default();
+                    let path = to.clone().or(source).unwrap_or_default();
                     let (places, messages) = groups.entry(path).or_default();
                     places.push(departure);
                     messages.push(arrival);
@@ -263,7 +263,7 @@ impl Errand {
 
     fn note_unreadable(&self, list: &HandOver<PinnedMessage>, error: &StoreError) {
         let HandOver { source, destination, .. } = list;
-        tracing::warn!(%source, %destination, %error, "cannot read messages for forwarding");
+        tracing::warn!(%source, %destination, %error, "cannot read messages to transfer");
     }
 
     /// Submits messages to an entity, and waits until their result is final.

@@ -54,8 +54,7 @@ pub fn release_contents(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
 }
 
 /// Loads the contents of a list. If the store does not share contents, the destination gets them in
-/// order to store them again. A message that a job sends arrives as a new one: without hops, copies
-/// made, and a time to live that other entities have lowered.
+/// order to store them again.
 ///
 /// # Errors
 /// A content that the store cannot read.
@@ -64,11 +63,17 @@ pub async fn load(
     edge: &Edge,
     store: &dyn Store,
 ) -> Result<Vec<Arrival>, StoreError> {
-    load_each(list, edge, store).await.into_iter().collect()
+    let mut arrivals = Vec::with_capacity(list.messages.len());
+    let mut read_bytes = 0;
+    for pinned in &list.messages {
+        arrivals.push(load_one(list, pinned, edge, store, &mut read_bytes).await?);
+    }
+    Ok(arrivals)
 }
 
-/// Loads the contents of a list, as [`load`] does, with a result for each message. Ends after an
-/// error that may pass.
+/// Loads the contents of a list of a job, with a result for each message. Ends after an error that
+/// may pass. The messages arrive as new ones: without hops, copies made, and a time to live that
+/// other entities have lowered.
 pub async fn load_each(
     list: &HandOver<PinnedMessage>,
     edge: &Edge,
@@ -77,10 +82,6 @@ pub async fn load_each(
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
     for pinned in &list.messages {
-        if read_bytes > READ_BYTES_PER_TURN {
-            read_bytes = 0;
-            tokio::task::yield_now().await;
-        }
         let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
         let may_pass = matches!(arrival, Err(StoreError::Unavailable(_)));
         arrivals.push(arrival);
@@ -91,6 +92,7 @@ pub async fn load_each(
     arrivals
 }
 
+/// Loads a message, after a turn of other tasks if many bytes were read.
 async fn load_one(
     list: &HandOver<PinnedMessage>,
     pinned: &PinnedMessage,
@@ -98,6 +100,10 @@ async fn load_one(
     store: &dyn Store,
     read_bytes: &mut u64,
 ) -> Result<Arrival, StoreError> {
+    if *read_bytes > READ_BYTES_PER_TURN {
+        *read_bytes = 0;
+        tokio::task::yield_now().await;
+    }
     let shares_contents = store.shares_contents();
     let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
     let edit = list.route.as_ref().and_then(|route| route.edit.as_ref());

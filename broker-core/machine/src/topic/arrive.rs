@@ -34,21 +34,22 @@ impl Topic {
         step: &mut StepOutput,
     ) -> Answer {
         let admissions = take_over::arrivals(
-            &mut (&mut *self, &mut *ctx, step, StagedCopies::default(), 0u64),
+            &mut (&mut *self, &mut *ctx, step, StagedCopies::default(), 0u64, 0u64),
             messages,
             when_full,
-            |(topic, ctx, step, staged, rewritten), arrival| {
+            |(topic, ctx, step, staged, rewritten, grown), arrival| {
                 let journey = journey_of(arrival);
                 if !arrival.is_for_one() && topic.is_unjudged(&arrival.message, &journey) {
                     return Ok(TakeDecision::Postpone);
                 }
-                let plan = topic.admit_arrival(arrival, &journey, step.bytes_added, ctx)?;
+                let added = (step.bytes_added, *grown);
+                let (plan, growth) = topic.admit_arrival(arrival, &journey, added, ctx)?;
                 if arrival.resent.is_some() {
                     let bytes_max = topic.description.message_bytes_max();
                     intake::check_resent(arrival, bytes_max, ctx)?;
-                }
-                if arrival.resent.is_some() && topic.is_duplicate(arrival, ctx) {
-                    return Ok(TakeDecision::LeaveDuplicate);
+                    if topic.is_duplicate(arrival, ctx) {
+                        return Ok(TakeDecision::LeaveDuplicate);
+                    }
                 }
                 let staged = staged.and(plan.staged(&journey));
                 if staged.exceeded_limit(ctx.limits).is_some() {
@@ -60,10 +61,11 @@ impl Topic {
                     return Ok(TakeDecision::Postpone);
                 }
                 *rewritten = with_it;
-                Ok(TakeDecision::Take((plan, journey, staged)))
+                Ok(TakeDecision::Take((plan, journey, staged, growth)))
             },
-            |(topic, ctx, step, staged, _), arrival, (plan, journey, with_it)| {
+            |(topic, ctx, step, staged, _, grown), arrival, (plan, journey, with_it, growth)| {
                 *staged = with_it;
+                *grown += growth;
                 topic.arrive(arrival, plan, journey, ctx, step);
             },
         );
@@ -111,14 +113,16 @@ impl Topic {
         }
     }
 
-    /// Makes the checks of SND-19 that concern a transfer: status, size, quota, ids.
+    /// Makes the checks of SND-19 that concern a transfer: status, size, quota, ids. `added` is the
+    /// number of bytes that this step adds, and the growth of earlier messages of the list. Returns
+    /// the growth of this one, too.
     fn admit_arrival(
         &self,
         arrival: &Arrival,
         journey: &Journey,
-        bytes_added: u64,
+        (bytes_added, grown): (u64, u64),
         ctx: &mut Ctx<'_>,
-    ) -> Result<AdmissionPlan, Rejection> {
+    ) -> Result<(AdmissionPlan, u64), Rejection> {
         let message = &arrival.message;
         self.refuse_status()?;
         let size_max = self.description.message_bytes_max();
@@ -139,9 +143,10 @@ impl Topic {
         };
         let size = plan.size_bytes(message, journey);
         let within = arrival.resent.filter(is_within);
-        match within.map(|resent| size.saturating_sub(u64::from(resent.size))) {
+        let growth = within.map(|resent| size.saturating_sub(u64::from(resent.size)));
+        match growth {
             Some(0) => {}
-            Some(growth) => self.refuse_over_quota(growth, ctx)?,
+            Some(growth) => self.refuse_over_quota(grown + growth, ctx)?,
             None => self.refuse_over_quota(bytes_added.saturating_add(size), ctx)?,
         }
         let plans = std::slice::from_ref(&plan);
@@ -149,7 +154,7 @@ impl Topic {
         if !arrival.is_for_one() {
             self.refuse_full_history(std::slice::from_ref(message), ctx)?;
         }
-        Ok(plan)
+        Ok((plan, growth.unwrap_or_default()))
     }
 }
 

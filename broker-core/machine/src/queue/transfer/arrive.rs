@@ -58,11 +58,14 @@ impl Queue {
         step: &mut StepOutput,
     ) -> Answer {
         let admissions = take_over::arrivals(
-            &mut (&mut *self, &mut *ctx, step),
+            &mut (&mut *self, &mut *ctx, step, 0),
             messages,
             when_full,
-            |(queue, ctx, step), arrival| queue.judge_arrival(arrival, ctx, step),
-            |(queue, ctx, step), arrival, ()| queue.arrive(arrival.into(), ctx, step),
+            |(queue, ctx, step, grown), arrival| queue.judge_arrival(arrival, *grown, ctx, step),
+            |(queue, ctx, step, grown), arrival, ()| {
+                *grown += queue.growth(&arrival).unwrap_or_default();
+                queue.arrive(arrival.into(), ctx, step);
+            },
         );
         if admissions.contains(&Admission::Accepted) {
             self.touch(ctx.now);
@@ -70,31 +73,36 @@ impl Queue {
         Answer::after_commit(Outcome::Admitted(admissions))
     }
 
-    /// Decides about a message of another entity, or of this one if a job sends it. A message that
-    /// is here already needs room only for its growth (CON-17).
+    /// Decides about a message of another entity, or of this one if a job sends it. `grown` is the
+    /// growth of earlier messages of the list.
     fn judge_arrival(
         &self,
         arrival: &Arrival,
+        grown: u64,
         ctx: &Ctx<'_>,
         step: &StepOutput,
     ) -> Result<TakeDecision<()>, Rejection> {
         let message = &arrival.message;
-        let resent = arrival.resent.filter(|resent| resent.from == self.id);
-        let size = u64::from(message.envelope.size);
-        let bytes = match resent.map(|resent| size.saturating_sub(u64::from(resent.size))) {
+        let bytes = match self.growth(arrival) {
             Some(0) => None,
-            Some(growth) => Some(growth),
-            None => Some(step.bytes_added.saturating_add(size)),
+            Some(growth) => Some(grown + growth),
+            None => Some(step.bytes_added.saturating_add(u64::from(message.envelope.size))),
         };
         self.admit_arrival(message, bytes, ctx)?;
         if arrival.resent.is_some() {
             intake::check_resent(arrival, self.message_bytes_max(), ctx)?;
-        }
-        let id_hash = message.envelope.message_id_hash;
-        if arrival.resent.is_some() && self.find_duplicate(id_hash, ctx.now).is_some() {
-            return Ok(TakeDecision::LeaveDuplicate);
+            if self.find_duplicate(message.envelope.message_id_hash, ctx.now).is_some() {
+                return Ok(TakeDecision::LeaveDuplicate);
+            }
         }
         Ok(TakeDecision::Take(()))
+    }
+
+    /// Bytes by which a message grows that a job sends to its own queue: it is here already, and
+    /// needs room for no more (CON-17). None for other messages.
+    fn growth(&self, arrival: &Arrival) -> Option<u64> {
+        let resent = arrival.resent.filter(|resent| resent.from == self.id)?;
+        Some(u64::from(arrival.message.envelope.size.saturating_sub(resent.size)))
     }
 
     /// Makes the checks of SND-19 that concern a transfer: status, size, session, quota. The limits

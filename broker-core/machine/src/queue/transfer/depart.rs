@@ -121,11 +121,7 @@ impl Queue {
         };
         match departure {
             Departure::Taken => {
-                // The batch of the destination removed it, so its bytes are free already (FWD-25).
-                step.bytes_departed += u64::from(slot.size);
-                let change = Change::Departed { sequence };
-                self.enact(&change, ctx.stage);
-                step.changes.push(change);
+                self.note_departed(sequence, slot.size, ctx, step);
                 NextOffer::Continue
             }
             Departure::Delivered => {
@@ -160,6 +156,21 @@ impl Queue {
                 self.failed(exit, sequence, why, retry_after, ctx, step)
             }
         }
+    }
+
+    /// Removes a message that its destination took. The batch of the destination removed its
+    /// records, so its bytes are free already (FWD-25).
+    pub(super) fn note_departed(
+        &mut self,
+        sequence: SequenceNumber,
+        size: u32,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) {
+        step.bytes_departed += u64::from(size);
+        let change = Change::Departed { sequence };
+        self.enact(&change, ctx.stage);
+        step.changes.push(change);
     }
 
     /// Handles a message that its destination does not admit.

@@ -113,7 +113,9 @@ impl Queue {
                 self.description.forward_dead_lettered_messages_to.as_deref().map(Arc::from)
             }
             Exit::Pending(destination) => Some(Arc::clone(destination)),
-            Exit::Job(job) => Some(self.receipts.get(*job)?.route.clone()?.to.unwrap_or_default()),
+            Exit::Job(job) => {
+                Some(self.receipts.get(*job)?.route.as_ref()?.to.clone().unwrap_or_default())
+            }
         }
     }
 

@@ -94,11 +94,7 @@ impl Queue {
                 continue;
             };
             if matches!(departure, Departure::Taken) {
-                // The batch of the destination removed it, so its bytes are free already.
-                step.bytes_departed += u64::from(slot.size);
-                let change = Change::Departed { sequence };
-                self.enact(&change, ctx.stage);
-                step.changes.push(change);
+                self.note_departed(sequence, slot.size, ctx, step);
                 self.receipts.note_left(job, sequence);
                 has_left = true;
                 continue;
@@ -111,13 +107,15 @@ impl Queue {
                 None => waiting.push(sequence),
             }
         }
-        let receipt = self.receipts.get(job).cloned();
+        let is_forgotten = self.receipts.get(job).is_none();
         let has_no_result = !has_left && refused.is_empty();
         let is_last_offer = self.transfers.alter(&Exit::Job(job), |backlog| {
             backlog.failures = if has_no_result { backlog.failures + 1 } else { 0 };
+            let delay = has_no_result.then(|| ctx.now.plus(RETRY));
+            backlog.not_before = delay.unwrap_or_default();
             backlog.failures >= OFFER_COUNT_MAX
         });
-        if is_full || is_last_offer == Some(true) || receipt.is_none() {
+        if is_full || is_last_offer == Some(true) || is_forgotten {
             // Messages that cannot leave now return to receivers. Their job repeats them later.
             let rest = waiting.drain(..).chain(self.transfers.take_waiting(job));
             refused.extend(rest.map(|sequence| (sequence, ActResult::DestinationFull)));
@@ -128,14 +126,12 @@ impl Queue {
         for (sequence, _) in &refused {
             self.thaw(*sequence);
         }
-        if let Some(receipt) = receipt.filter(|_| !refused.is_empty()) {
+        if !refused.is_empty()
+            && let Some(receipt) = self.receipts.get(job).cloned()
+        {
             let receipt = Box::new(with_results(receipt, &refused));
             self.change(Change::Receipted(receipt), Durability::Sync, ctx, step);
         }
-        let delay = has_no_result.then(|| ctx.now.plus(RETRY));
-        self.transfers.alter(&Exit::Job(job), |backlog| {
-            backlog.not_before = delay.unwrap_or_default();
-        });
         self.transfers.forget_idle_job(job);
         Answer::Now(Outcome::Done, Gate::Open)
     }
