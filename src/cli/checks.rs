@@ -150,7 +150,7 @@ fn list(flags: &ChecksFlags) -> Result<(), Failure> {
         if page.findings.is_empty() {
             let age = span(findings.at.since(page.checked_at));
             let state = match (flags.muted, &flags.path, flags.kind) {
-                (false, None, None) => "nothing needs a person",
+                (false, None, None) => "no findings",
                 (true, None, None) => "nothing is muted",
                 _ => "no such finding",
             };

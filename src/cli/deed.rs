@@ -91,7 +91,9 @@ pub const fn problem(result: ActResult) -> &'static str {
         ActResult::TooLarge => "its header has no room for reason and description",
         ActResult::Leaving => "it is on its way to its destination",
         ActResult::NoDestination => "its destination does not exist, or it names none",
-        ActResult::DestinationDisabled => "the status of the destination forbids sending",
+        ActResult::DestinationDisabled => {
+            "the status of the destination forbids sending; set it to Active"
+        }
         ActResult::DestinationFull => "the destination has no room",
         ActResult::DestinationTooSmall => "the destination takes no message of this size",
         ActResult::NoSession => "the destination requires a session, and it has none",

@@ -353,16 +353,7 @@ impl CreateFlags {
 async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), Failure> {
     let path =
         if flags.dead_letter { dead_letter_path(&flags.entity) } else { flags.entity.clone() };
-    let admin = session.client.admin();
-    let job = admin.create_job(&path, flags.draft(session)?).await?;
-    let is_selecting = |job: &JobFacts| job.state == JobState::Selecting;
-    let job = match watch(session, job, "selecting", None, is_selecting).await? {
-        Watched::Reached(job) => job,
-        Watched::Interrupted(job) => {
-            admin.control_job(job.id, JobControl::Cancel).await?;
-            return Err(Failure::Reported(exit::INTERRUPTED));
-        }
-    };
+    let job = select(session, &path, flags.draft(session)?).await?;
     let Some(preview) = &job.preview else {
         // The selection has failed or was cancelled.
         show(session, flags.common.output, job)?;
@@ -370,7 +361,7 @@ async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), 
     };
     if flags.start {
         let start = JobControl::Start(preview.digest);
-        let job = admin.control_job(job.id, start).await?;
+        let job = session.client.admin().control_job(job.id, start).await?;
         return end(session, flags.common.output, job, false).await;
     }
     let (id, digest, until) = (job.id, JobId(preview.digest.0), instant(preview.until));
@@ -381,6 +372,29 @@ async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), 
         ));
     }
     Ok(())
+}
+
+/// Makes a job, and waits for its preview. An interrupt cancels it.
+pub async fn select(
+    session: &CommandConnection,
+    path: &str,
+    draft: JobDraft,
+) -> Result<JobFacts, Failure> {
+    let admin = session.client.admin();
+    let job = admin.create_job(path, draft).await?;
+    let is_selecting = |job: &JobFacts| job.state == JobState::Selecting;
+    match watch(session, job, "selecting", None, is_selecting).await? {
+        Watched::Reached(job) => Ok(job),
+        Watched::Interrupted(job) => {
+            admin.control_job(job.id, JobControl::Cancel).await?;
+            Err(Failure::Reported(exit::INTERRUPTED))
+        }
+    }
+}
+
+/// Whether a started job continues by itself.
+pub const fn works(job: &JobFacts) -> bool {
+    matches!(job.state, JobState::Waiting | JobState::Running)
 }
 
 /// The end of a watch.
@@ -432,7 +446,6 @@ async fn end(
         return show(session, output, job);
     }
     let total = job.preview.as_ref().map(|preview| preview.count);
-    let works = |job: &JobFacts| matches!(job.state, JobState::Waiting | JobState::Running);
     match watch(session, job, "changing", total, works).await? {
         Watched::Interrupted(job) => {
             note(&format!("the job goes on; `peeklock job cancel {}` ends it", job.id));

@@ -24,10 +24,10 @@ Examples:
   peeklock topology orders --hops 4                entities that its messages can reach or come from
   peeklock topology -o json | jq '.[0].circles'
 
-RATE is in messages per second, `-` if it is not known yet or not known apart. WAITING counts \
-messages that wait to be forwarded, FAILED those in the transfer dead-letter queue. The setting \
-`limits.hop_count_max` bounds the hops of a message (4 by default); a copy from a topic to its \
-subscription is none.
+RATE is in messages per second, `-` if it is not known yet, or only together with another. WAITING \
+counts messages that wait to be forwarded, FAILED counts messages in the transfer dead-letter \
+queue. The setting `limits.hop_count_max` bounds the hops of a message (4 by default); a copy from \
+a topic to its subscription does not count as a hop.
 
 ",
     exit_codes!()

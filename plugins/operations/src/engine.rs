@@ -46,7 +46,7 @@ const IS_FULL: &str = "the destination has no room for the next message or does 
     now, or the broker has reached a limit; the job tries again every 30 s";
 /// Time after which a job whose messages are still leaving makes way for others.
 const LEAVING_TIME_MAX: TimeSpan = TimeSpan::from_seconds(10);
-/// Reason of this.
+/// Problem of a job whose messages are still leaving.
 const IS_LEAVING: &str = "messages of its last step are still on their way to the destination; the \
     job looks again every 30 s";
 /// Time for which a request waits for the results of messages that are leaving (CON-19).

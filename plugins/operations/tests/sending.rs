@@ -93,7 +93,7 @@ async fn resubmitted_dead_letter_is_a_new_message_of_its_queue() {
     let (number, delivery_count, again) = world.messages("q").await.remove(0);
     assert_eq!((number, delivery_count), (2, 0));
     assert_eq!(again, message);
-    // The lost receipt of an ended job: its messages cannot leave again.
+    // The receiver can lock it.
     assert_eq!(world.lock("q", 9).await.len(), 1);
     world.stop().await;
 }

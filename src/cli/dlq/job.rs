@@ -11,7 +11,7 @@ use peeklock::inspect::{
 use super::super::connect::CommandConnection;
 use super::super::deed::problem;
 use super::super::inspect::ask;
-use super::super::job::{Watched, watch};
+use super::super::job::{Watched, select, watch, works};
 use super::super::message::messages;
 use super::super::terminal::note;
 use super::super::{Failure, exit};
@@ -25,6 +25,8 @@ pub struct JobTotals {
     pub left: Vec<ActedMessage>,
     /// Why the rest was not tried.
     pub stopped_by: Option<Failure>,
+    /// Whether a job continues without the command, so that its result is not known.
+    pub is_unknown: bool,
 }
 
 impl JobTotals {
@@ -39,7 +41,13 @@ impl JobTotals {
             let mut with_it = self.left.iter().filter(|message| message.result == result);
             let Some(first) = with_it.next() else { continue };
             let count = messages(with_it.count() as u64 + 1);
-            let (number, reason) = (first.sequence, problem(result));
+            let reason = match result {
+                ActResult::Locked => {
+                    "a receiver holds it; run the command again when its lock has ended"
+                }
+                result => problem(result),
+            };
+            let number = first.sequence;
             note(&format!("error: {count} left in `{path}`, such as {number}: {reason}"));
         }
     }
@@ -94,21 +102,15 @@ async fn run_one(
         rate: JOB_RATE_MAX,
         trial: None,
     };
-    let job = admin.create_job(path, draft).await?;
-    let is_selecting = |job: &JobFacts| job.state == JobState::Selecting;
-    let selected = watch(session, job, "selecting", None, is_selecting).await?;
-    let job = match selected {
-        Watched::Reached(job) => job,
-        Watched::Interrupted(job) => {
-            admin.control_job(job.id, JobControl::Cancel).await?;
-            return Err(Failure::Reported(exit::INTERRUPTED));
-        }
-    };
+    let job = select(session, path, draft).await?;
     let Some(preview) = &job.preview else { return Err(failure_of(&job)) };
     let job = admin.control_job(job.id, JobControl::Start(preview.digest)).await?;
-    let total = Some(numbers.len() as u64);
-    let works = |job: &JobFacts| matches!(job.state, JobState::Waiting | JobState::Running);
-    let job = match watch(session, job, label, total, works).await? {
+    let (id, total) = (job.id, Some(numbers.len() as u64));
+    let watched = watch(session, job, label, total, works).await.inspect_err(|_| {
+        totals.is_unknown = true;
+        note(&format!("the job goes on in the broker; `peeklock job show {id}` shows it"));
+    });
+    let job = match watched? {
         Watched::Reached(job) => job,
         Watched::Interrupted(job) => {
             totals.stopped_by = Some(Failure::Reported(exit::INTERRUPTED));

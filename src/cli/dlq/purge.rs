@@ -89,6 +89,7 @@ async fn purge(flags: &PurgeFlags, session: &CommandConnection) -> Result<(), Fa
     receiver.close().await?;
     let totals = job::run(session, &path, &found.numbers, &Deed::Delete, "deleting").await;
     match flags.common.output {
+        _ if totals.is_unknown => {}
         Output::Table => {
             session.out.print(&format!("deleted {} of {path}\n", messages(totals.done)))?;
         }

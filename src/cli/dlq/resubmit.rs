@@ -1,8 +1,10 @@
 //! `peeklock dlq resubmit`: finds dead letters by their properties, and lets a job of the broker send
 //! them again, each exactly once (CON-15). `dlq.rs` dispatches to it.
 
+use std::sync::Arc;
+
 use clap::Args;
-use peeklock::command::{ActResult, Deed};
+use peeklock::command::{ActResult, Deed, Edit};
 use peeklock::message::Message;
 use peeklock::path::dead_letter_path;
 use peeklock::websocket::client::Received;
@@ -33,7 +35,8 @@ Examples:
 
 A job of the broker sends the messages, each exactly once, even if the client or the broker is \
 killed meanwhile. `peeklock job list` lists the job; an interrupt cancels it. A message that its \
-destination refuses stays, and so do deferred dead letters and those locked by a receiver. If a \
+destination refuses stays, and so do deferred dead letters and dead letters that a receiver has \
+locked. If a \
 destination is full, the command waits.
 
 By default each message returns to its queue, or to its subscription only. A destination with \
@@ -102,10 +105,11 @@ impl ResubmitFlags {
 pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
     flags.common.run(Patience::Limited, async |session| {
         let work = async {
+            let edit = flags.edit.edit()?;
             if flags.dry_run {
                 dry_run(flags, session).await
             } else {
-                resubmit(flags, session).await
+                resubmit(flags, edit, session).await
             }
         };
         tokio::select! {
@@ -152,16 +156,22 @@ fn result_of(found: &FoundSelection, pick: &Selection<'_>) -> Result<(), Failure
     if found.count == 0 { Err(Failure::Reported(exit::NOTHING)) } else { Ok(()) }
 }
 
-async fn resubmit(flags: &ResubmitFlags, session: &CommandConnection) -> Result<(), Failure> {
+async fn resubmit(
+    flags: &ResubmitFlags,
+    edit: Option<Arc<Edit>>,
+    session: &CommandConnection,
+) -> Result<(), Failure> {
     let path = dead_letter_path(&flags.queue);
     let receiver = session.client.receiver(&path)?;
     let pick = flags.pick();
     let found = pick.find_matches(session, &receiver, |_| Ok(WriteOutcome::Done)).await?;
     receiver.close().await?;
-    let deed = Deed::Resubmit { to: flags.to.as_deref().map(Into::into), edit: flags.edit.edit()? };
+    let deed = Deed::Resubmit { to: flags.to.as_deref().map(Into::into), edit };
     let totals = job::run(session, &path, &found.numbers, &deed, "resubmitting").await;
     let (to, resubmitted) = (flags.to(), totals.done);
-    if flags.common.output == Output::Table {
+    if totals.is_unknown {
+        // The failure is all that is known.
+    } else if flags.common.output == Output::Table {
         session.out.print(&format!("resubmitted {} to {to}\n", messages(resubmitted)))?;
     } else {
         let (duplicates, locked) =

@@ -91,8 +91,8 @@ impl Handler<WriteResult> for NamespaceActor {
                 // records.
                 self.when_recovered(id, AfterRecovery::Undo, context.address());
             }
-            // During an outage, records may be stored of which nobody knows. The namespace has
-            // the path until they are removed.
+            // The store may contain records of a batch that it gave up. The namespace has the path
+            // until they are removed.
             (State::Undoing, Err(error)) if error.is_unavailable() && !self.stopping => {
                 self.when_recovered(id, AfterRecovery::Undo, context.address());
             }
