@@ -58,6 +58,7 @@ const CASES_OF_ACTS: &[&str] = &[
     "CON-12 reschedule",
     "CON-12 undefer",
     "CON-15 conflict",
+    "CON-15 leaving",
     "CON-15 repeated",
     "CON-15 sent",
     "CON-17",

@@ -14,6 +14,8 @@ pub struct Switched {
     inner: MemoryStore,
     pub panics: AtomicU32,
     pub failures: AtomicU32,
+    /// Number of submissions before the first failure.
+    pub failures_after: AtomicU32,
     pub unknown_landed: AtomicU32,
     pub unknown_lost: AtomicU32,
     pub busy: AtomicU32,
@@ -29,6 +31,7 @@ impl Switched {
             inner: MemoryStore::new(shard_count, u64::MAX),
             panics: AtomicU32::new(0),
             failures: AtomicU32::new(0),
+            failures_after: AtomicU32::new(0),
             unknown_landed: AtomicU32::new(0),
             unknown_lost: AtomicU32::new(0),
             busy: AtomicU32::new(0),
@@ -98,7 +101,8 @@ impl Store for Switched {
     fn submit(&self, submission: Submission, completion: Completion) {
         let shard = submission.fences[0].shard;
         let mut broken = self.broken.lock().unwrap();
-        if broken.contains(&shard) || takes(&self.failures) {
+        let fails = !takes(&self.failures_after) && takes(&self.failures);
+        if broken.contains(&shard) || fails {
             if !broken.contains(&shard) {
                 broken.push(shard);
             }

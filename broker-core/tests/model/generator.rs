@@ -110,6 +110,8 @@ pub struct Generator {
     /// The last steps of operators, to repeat them, and the highest number of a step.
     acts: Vec<(SubQueue, Act)>,
     next_step: u64,
+    /// Next step of a job, which follows its last one in the same list.
+    next_act: Option<(SubQueue, Act)>,
 }
 
 impl Generator {
@@ -125,6 +127,7 @@ impl Generator {
             open: Vec::new(),
             acts: Vec::new(),
             next_step: 0,
+            next_act: None,
         }
     }
 
@@ -150,6 +153,11 @@ impl Generator {
                     let request = self.request(view);
                     if !ends_twice(&requests, &request) {
                         requests.push(request);
+                    }
+                    if let Some((sub_queue, act)) = self.next_act.take() {
+                        let ticket = self.ticket();
+                        let operation = Operation::Act(Box::new(act));
+                        requests.push(Request { ticket, sub_queue, operation });
                     }
                 }
                 if span > TimeSpan::ZERO && self.random.percent(20) {
@@ -194,10 +202,15 @@ impl Generator {
             }
             draw -= weight;
         }
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
+        let ticket = self.ticket();
         let (sub_queue, operation) = self.operation(kind, ticket, view);
         Request { ticket, sub_queue, operation }
+    }
+
+    const fn ticket(&mut self) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        ticket
     }
 
     /// Mostly the main queue, sometimes its dead-letter queue, rarely the transfer dead-letter

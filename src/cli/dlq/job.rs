@@ -108,7 +108,7 @@ async fn run_one(
     let (id, total) = (job.id, Some(numbers.len() as u64));
     let watched = watch(session, job, label, total, works).await.inspect_err(|_| {
         totals.is_unknown = true;
-        note(&format!("the job goes on in the broker; `peeklock job show {id}` shows it"));
+        note(&format!("the job may still run; `peeklock job show {id}` shows it"));
     });
     let job = match watched? {
         Watched::Reached(job) => job,

@@ -36,8 +36,7 @@ Examples:
 A job of the broker sends the messages, each exactly once, even if the client or the broker is \
 killed meanwhile. `peeklock job list` lists the job; an interrupt cancels it. A message that its \
 destination refuses stays, and so do deferred dead letters and dead letters that a receiver has \
-locked. If a \
-destination is full, the command waits.
+locked. If a destination is full, the command waits.
 
 By default each message returns to its queue, or to its subscription only. A destination with \
 duplicate detection refuses a message whose id it has or had; --new-id gives the messages new ids. \

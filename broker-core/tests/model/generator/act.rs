@@ -41,6 +41,15 @@ impl Generator {
         });
         let act = Act { step, sequences, deed, breaks_locks: self.random.percent(40) };
         self.acts.push((sub_queue, act.clone()));
+        // A next step, at times while messages of this one are leaving.
+        if act.deed.sends()
+            && let Some(JobStep { job, number }) = act.step
+        {
+            self.next_step = number + 1;
+            let step = Some(JobStep { job, number: number + 1 });
+            self.next_act =
+                self.random.percent(50).then(|| (sub_queue, Act { step, ..act.clone() }));
+        }
         if self.acts.len() > 4 {
             self.acts.remove(0);
         }

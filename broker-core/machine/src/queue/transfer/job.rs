@@ -19,7 +19,7 @@ use crate::effect::{Answer, Gate};
 use crate::ids::{JobId, SequenceNumber};
 use crate::queue::Queue;
 use crate::transfer::Departure;
-use crate::{Ctx, Machine as _, StageNumber, StepOutput};
+use crate::{Ctx, StageNumber, StepOutput};
 
 /// Results of refusals that have a name.
 const NAMED_RESULTS: [(Condition, ActResult); 5] = [
