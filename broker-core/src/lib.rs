@@ -22,7 +22,7 @@
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
-//! | `flows`, `series` | counts of messages since the start, and their course over time |
+//! | `flows`, `series`, `kept_file` | counts of messages since the start, their course over time, and its files |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 //! | `topology`, `checks` | entities with their destinations, and findings about faults |
 //! | `jobs` | deeds of operators on many messages |
@@ -69,6 +69,7 @@ pub mod clock;
 pub mod edge;
 mod heads;
 mod jobs;
+mod kept_file;
 pub mod request;
 pub mod shell;
 pub mod telemetry;

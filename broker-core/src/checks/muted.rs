@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +17,7 @@ use super::report::{CheckKind, MUTE_COUNT_MAX, MUTE_REASON_CHARS_MAX, Mute};
 use crate::condition::Condition;
 use crate::error::Rejection;
 use crate::ids::EntityId;
+use crate::kept_file::{self, Durability};
 use crate::path::PathKey;
 use crate::time::Timestamp;
 
@@ -121,7 +120,9 @@ impl Mutes {
         let mutes = Arc::clone(self);
         // A caller may have no runtime that lets it wait for the disk.
         std::thread::Builder::new().name("peeklock-checks".to_owned()).spawn(move || {
-            let result = write(&directory, &text_of(&next));
+            let content = text_of(&next);
+            let path = directory.join(FILE);
+            let result = kept_file::replace(&path, content.as_bytes(), Durability::Synced);
             if result.is_ok() {
                 *mutes.current() = next;
             }
@@ -130,19 +131,6 @@ impl Mutes {
         })?;
         written.await.unwrap_or_else(|_| Err(io::Error::other("the thread ended")))
     }
-}
-
-/// Replaces the file.
-fn write(directory: &Path, content: &str) -> io::Result<()> {
-    // Like the other files of the data directory, only for their owner.
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let (path, new) = (directory.join(FILE), directory.join("muted.new"));
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(content.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, &path)?;
-    fs::File::open(directory)?.sync_all()
 }
 
 /// Refuses a reason that is empty, too long or more than a line.
@@ -175,25 +163,15 @@ fn digest_of(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the file of a directory. A damaged one is put aside.
+/// Reads the file of a directory.
 fn read(directory: &Path) -> KeptMutes {
-    let path = directory.join(FILE);
-    let read = || {
-        if fs::metadata(&path)?.len() > FILE_BYTES_MAX {
-            return Ok(None);
-        }
+    let parse = |content: &[u8]| {
         // Not UTF-8 is damaged.
-        Ok(String::from_utf8(fs::read(&path)?).ok().and_then(|text| parse(&text)))
+        let text = std::str::from_utf8(content).ok();
+        text.and_then(parse).ok_or("the file is damaged")
     };
-    let why = match read() {
-        Ok(Some(mutes)) => return mutes,
-        Ok(None) => "the file is damaged".to_owned(),
-        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => return BTreeMap::new(),
-        Err(error) => error.to_string(),
-    };
-    let moved = fs::rename(&path, directory.join("muted.damaged")).is_ok();
-    tracing::warn!(path = %path.display(), why, moved, "muted findings are lost");
-    BTreeMap::new()
+    let path = directory.join(FILE);
+    kept_file::read(&path, FILE_BYTES_MAX, "muted findings", parse).unwrap_or_default()
 }
 
 fn parse(text: &str) -> Option<KeptMutes> {
@@ -220,6 +198,8 @@ fn parse(text: &str) -> Option<KeptMutes> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// CON-39: muted findings survive as text; a changed byte is noticed.

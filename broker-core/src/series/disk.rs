@@ -2,14 +2,10 @@
 //!
 //! Entities are divided among [`FILE_COUNT`] files, which are written in turn, so that a kill loses
 //! at most 5 min. A file is replaced as a whole: a header, the rows of each entity after its id and
-//! their length, and the SHA-256 digest of all before it. A file that cannot be read, or that is of
-//! another version, is put aside as `NAME.damaged` in place of an older one, and the broker goes on
-//! without its rows.
+//! their length, and the SHA-256 digest of all before it. The broker goes on without the rows of a
+//! file that cannot be read or is of another version.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::row::{GAUGE_COUNT, read_number, write_number};
 use crate::flows::FLOW_COUNT;
+use crate::kept_file::{self, Durability};
 
 /// Number of files.
 pub(super) const FILE_COUNT: u64 = 16;
@@ -68,16 +65,8 @@ impl FileToWrite {
         let digest = Sha256::digest(&self.content);
         self.content.extend_from_slice(&digest);
         let path = path_of(&self.directory, self.number);
-        let write = || {
-            // Like the other files of the data directory, only for their owner.
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-            let new = path.with_extension("new");
-            let mut options = fs::OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            options.open(&new)?.write_all(&self.content)?;
-            fs::rename(&new, &path)
-        };
-        if let Err(error) = write() {
+        // Only a crash of the machine can lose it, and then with minutes of series.
+        if let Err(error) = kept_file::replace(&path, &self.content, Durability::Written) {
             tracing::warn!(path = %path.display(), %error, "series cannot be written");
         }
     }
@@ -92,34 +81,17 @@ pub(super) fn read(directory: &Path) -> StoredRows {
     let mut all = StoredRows::new();
     for number in 0..FILE_COUNT {
         let path = path_of(directory, number);
-        match read_file(&path) {
-            Ok(Ok(rows)) => all.extend(rows),
-            Ok(Err(why)) => put_aside(&path, why),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => put_aside(&path, &error.to_string()),
-        }
+        all.extend(kept_file::read(&path, FILE_BYTES_MAX, "series", parse_file).unwrap_or_default());
     }
     all
 }
 
-fn put_aside(path: &Path, why: &str) {
-    let aside = path.with_extension("series.damaged");
-    let moved = fs::rename(path, &aside).is_ok();
-    tracing::warn!(path = %path.display(), why, moved, "series cannot be read and are lost");
-}
-
 /// Reads a file, or says why its rows are of no use.
-fn read_file(path: &Path) -> io::Result<Result<StoredRows, &'static str>> {
+fn parse_file(file: &[u8]) -> Result<StoredRows, &'static str> {
     const DAMAGED: &str = "the file is damaged";
-    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Ok(Err(DAMAGED));
-    }
-    let file = fs::read(path)?;
-    let Some(content) = checked(&file) else { return Ok(Err(DAMAGED)) };
-    Ok(match content.strip_prefix(&HEADER) {
-        Some(rows) => parse(rows).ok_or(DAMAGED),
-        None => Err("the file is of another version"),
-    })
+    let content = checked(file).ok_or(DAMAGED)?;
+    let rows = content.strip_prefix(&HEADER).ok_or("the file is of another version")?;
+    parse(rows).ok_or(DAMAGED)
 }
 
 /// Returns the content before the digest; none if it does not match.
