@@ -23,7 +23,7 @@ use crate::contract::action::Action;
 use crate::contract::auditor::{AuditPage, AuditQuery};
 use crate::description::EntityKind;
 use crate::ids::{JobId, SequenceNumber};
-use crate::jobs::{JobFacts, JobFailurePage, JobPage, JobQuery};
+use crate::jobs::{JobFacts, JobFailurePage, JobPage, JobQuery, JobSample};
 pub use crate::message::BodyKind;
 use crate::message::Message;
 use crate::search::{SearchPage, SearchStep};
@@ -80,8 +80,8 @@ pub enum Question {
     /// Reads counts, gauges and times of the entity or, without a path, of the namespace over time
     /// (CON-31). Answer: [`Found::Series`].
     Series(SeriesQuery),
-    /// Reads jobs of the namespace, one job, or its failures (CON-19). Answer: [`Found::Jobs`],
-    /// [`Found::Job`] or [`Found::JobFailures`].
+    /// Reads jobs of the namespace, one job, its samples or its failures (CON-14, CON-19). Answer:
+    /// [`Found::Jobs`], [`Found::Job`], [`Found::JobSamples`] or [`Found::JobFailures`].
     Jobs(JobQuery),
     /// Reads entities and their destinations as nodes and edges (CON-38). Answer:
     /// [`Found::Topology`].
@@ -137,6 +137,8 @@ pub enum Found {
     Jobs(JobPage),
     /// A job.
     Job(Box<JobFacts>),
+    /// Messages of a job as its deed would store them.
+    JobSamples(Vec<JobSample>),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePage),
     /// Nodes and edges.
@@ -526,7 +528,9 @@ impl Question {
     /// The job that the question is about, whose entity has the right.
     pub(crate) const fn job(&self) -> Option<JobId> {
         match self {
-            Self::Jobs(JobQuery::One(job) | JobQuery::Failures { job, .. }) => Some(*job),
+            Self::Jobs(
+                JobQuery::One(job) | JobQuery::Samples(job) | JobQuery::Failures { job, .. },
+            ) => Some(*job),
             _ => None,
         }
     }

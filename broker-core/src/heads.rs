@@ -25,11 +25,21 @@ impl ReceivedMessage {
     /// # Errors
     /// As for [`ReceivedMessage::load`].
     pub async fn head(&self, header_size: u32) -> Result<HeadContent, MessageReadError> {
+        self.head_with(header_size, |_| {}).await
+    }
+
+    /// Reads them with other overlays; `alter` gets the present ones.
+    pub(crate) async fn head_with(
+        &self,
+        header_size: u32,
+        alter: impl FnOnce(&mut Vec<Overlay>),
+    ) -> Result<HeadContent, MessageReadError> {
         let (head, start) = head_and_start(&self.content, header_size).await?;
         let mut overlays = Vec::with_capacity(self.overlays.len());
         for overlay in &self.overlays {
             overlays.push(Overlay::from_bytes(overlay.load().await?));
         }
+        alter(&mut overlays);
         let mut message = head.message()?;
         for overlay in &overlays {
             message.apply_overlay(overlay);

@@ -11,13 +11,14 @@
 
 use std::sync::Arc;
 
-use peeklock_model::inspect::HeadStates;
+use peeklock_model::inspect::{HeadState, HeadStates};
 use peeklock_words::search::Where;
 
 use crate::command::{ActResult, ActedMessage, Deed, EDIT_BYTES_MAX, Settlement};
 use crate::condition::Condition;
 use crate::description::EntityKind;
 use crate::error::Rejection;
+use crate::findings::Head;
 use crate::ids::{JobId, SequenceNumber};
 use crate::limits::Limits;
 use crate::message::PropertyLimits;
@@ -111,6 +112,8 @@ pub enum JobQuery {
     },
     /// Describes a job.
     One(JobId),
+    /// Reads the samples of a job as its deed would store them.
+    Samples(JobId),
     /// Lists messages of a job whose deed was not done.
     Failures {
         /// The job.
@@ -199,6 +202,15 @@ pub struct JobPreview {
     pub samples: Vec<SequenceNumber>,
 }
 
+/// A message of a dry run, as the deed would store it (CON-14).
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobSample {
+    /// The message after the deed, with its present number; one to be deleted as it is now.
+    pub head: Head,
+    /// The result to expect, if the deed would leave the message alone now.
+    pub refused: Option<ActResult>,
+}
+
 /// Progress of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JobProgress {
@@ -214,6 +226,35 @@ pub struct JobProgress {
 #[must_use]
 pub fn unknown_job(job: JobId) -> Rejection {
     Rejection::new(Condition::EntityNotFound, format!("no job has the id {job}"))
+}
+
+/// Returns the result of a deed to expect for a message in this state; none if the deed is done.
+#[must_use]
+pub fn expected_result(
+    deed: &Deed,
+    state: HeadState,
+    is_expired: bool,
+    breaks_locks: bool,
+) -> Option<ActResult> {
+    let is_state_right = match (deed, state) {
+        (_, HeadState::Transferring) => return Some(ActResult::Busy),
+        (_, HeadState::Locked) if !breaks_locks => return Some(ActResult::Locked),
+        (Deed::Delete, _) => true,
+        (Deed::DeadLetter { .. }, state) => state != HeadState::Scheduled,
+        (Deed::Undefer, HeadState::Deferred) if is_expired => return Some(ActResult::Expired),
+        (Deed::Undefer, state) => matches!(state, HeadState::Deferred | HeadState::Locked),
+        (Deed::Reschedule(_), state) => state == HeadState::Scheduled,
+        (Deed::Resubmit { .. } | Deed::Move { .. }, HeadState::Delayed) => {
+            return Some(ActResult::Busy);
+        }
+        (Deed::Resubmit { .. } | Deed::Move { .. }, _) if is_expired => {
+            return Some(ActResult::Expired);
+        }
+        (Deed::Resubmit { .. } | Deed::Move { .. }, state) => {
+            matches!(state, HeadState::Active | HeadState::Locked)
+        }
+    };
+    (!is_state_right).then_some(ActResult::WrongState)
 }
 
 /// Page of jobs.

@@ -1,14 +1,16 @@
 //! `peeklock job`: an operator changes many messages in a job of the broker (CON-12 to CON-19).
-//! `cli.rs` dispatches to it.
+//! `cli.rs` dispatches to it; `job/messages.rs` lists messages of a job.
+
+mod messages;
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::BinaryBytes;
-use peeklock::command::{ActedMessage, Deed};
+use peeklock::command::Deed;
 use peeklock::ids::{JobId, SequenceNumber};
 use peeklock::inspect::{
-    Found, HeadState, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,
+    Found, HeadState, HeadStates, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,
     JobDigest, JobDraft, JobFacts, JobPage, JobPreview, JobQuery, JobSelection, JobState, Question,
     Where,
 };
@@ -103,6 +105,9 @@ pub enum JobCommand {
     /// End a job after its current step; its changes stay
     #[command(after_help = HELP)]
     Cancel(JobFlags),
+    /// Show the first messages of a job as it would store them
+    #[command(after_help = HELP)]
+    Samples(JobFlags),
     /// List the messages that a job has left alone, with the reasons
     #[command(after_help = HELP)]
     Failures(JobFlags),
@@ -275,9 +280,12 @@ pub fn run(command: &JobCommand) -> Result<(), Failure> {
             end(session, flags.common.output, job, flags.no_wait).await
         }),
         JobCommand::Cancel(flags) => changed(flags, JobControl::Cancel),
-        JobCommand::Failures(flags) => {
-            flags.common.run(Patience::Limited, async |session| failures(flags, session).await)
-        }
+        JobCommand::Samples(flags) => flags.common.run(Patience::Limited, async |session| {
+            messages::samples(flags, session).await
+        }),
+        JobCommand::Failures(flags) => flags.common.run(Patience::Limited, async |session| {
+            messages::failures(flags, session).await
+        }),
     }
 }
 
@@ -368,7 +376,8 @@ async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), 
     show(session, flags.common.output, job)?;
     if flags.common.output == Output::Table {
         note(&format!(
-            "nothing is changed yet; until {until}, `peeklock job start {id} {digest}` starts it"
+            "nothing is changed yet; `peeklock job samples {id}` shows the first messages as they \
+             would be stored; until {until}, `peeklock job start {id} {digest}` starts the job"
         ));
     }
     Ok(())
@@ -565,29 +574,4 @@ fn row(job: &JobFacts) -> Vec<Cell> {
         Cell::Number(job.progress.done),
         Cell::Number(job.progress.failed),
     ]
-}
-
-async fn failures(flags: &JobFlags, session: &CommandConnection) -> Result<(), Failure> {
-    let (job, count_max) = (flags.job, JOB_FAILURE_PAGE_MAX);
-    let query = JobQuery::Failures { job, skip: 0, count_max };
-    let page = |found: &Found| match found {
-        Found::JobFailures(page) => Some(page.clone()),
-        _ => None,
-    };
-    let (page, findings) = ask(session, "", Question::Jobs(query), page).await?;
-    if flags.common.output != Output::Table {
-        let rows = peeklock::websocket::client::findings_to_json(findings);
-        return objects(session.out, flags.common.output, rows);
-    }
-    let mut table = Table::new(&["SEQUENCE", "REASON"], 1, session.out.colours);
-    for ActedMessage { sequence, result } in &page.failures {
-        table.row(vec![Cell::Number(sequence.0), Cell::Text(problem(*result).to_owned())]);
-    }
-    let is_more = page.total > page.failures.len() as u64;
-    let shown = (page.failures.len(), false);
-    print_table(session, table, shown, "no message was left alone")?;
-    if is_more {
-        note(&format!("{} in all, of which the job keeps these", counted(page.total, "message")));
-    }
-    Ok(())
 }

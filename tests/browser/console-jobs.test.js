@@ -66,6 +66,10 @@ test("jobs and workbench are readable and make no element of a text", async (t) 
       await there(tab).first().waitFor();
       await isReadable(tab, `${name}, ${scheme}`);
     }
+    await visit(tab, `#/jobs?job=${ready}`);
+    await job(tab).getByText("Samples", { exact: true }).click();
+    await job(tab).getByRole("region", { name: "Samples" }).getByText("m0", { exact: true }).waitFor();
+    await isReadable(tab, `samples, ${scheme}`);
     await visit(tab, `#/jobs?job=${failed}`);
     await job(tab).getByText("1 message left alone").click();
     await job(tab).getByText("no longer there").waitFor();

@@ -231,6 +231,8 @@ test("a job changes the messages of its preview", async (t) => {
   const { job: id } = await holders.createJob(path, { sequenceNumbers: [1, 3, 9], deed: { delete: {} } });
   const { preview } = await until(id, "ready");
   assert.deepEqual([preview.count, preview.refused], [3, [{ result: "notFound", count: 1 }]]);
+  const { samples } = await inspection.jobSamples(id);
+  assert.deepEqual(samples.map(({ message }) => [message.sequenceNumber, message.bodyStart]), [[1, "one"], [3, "three"]]);
   await assert.rejects(holders.controlJob(id, { start: { digest: id } }), refusedAs("UpdateConflict"));
   await holders.controlJob(id, { start: { digest: preview.digest } });
   const done = await until(id, "done");

@@ -169,6 +169,10 @@ fn jobs_are_made_and_listed_over_http() {
     let id = made["job"].as_str().unwrap().to_owned();
     let ready = wait(&server, &id, |job| job["state"] == "ready");
     assert_eq!(ready["preview"]["refused"], json!([{ "result": "notFound", "count": 1 }]));
+    let (status, answer) = ask(&server, "GET", &format!("/jobs/{id}/samples"), &none);
+    let samples = answer["samples"].as_array().unwrap();
+    assert_eq!((status, samples.len()), (200, 1), "{answer}");
+    assert_eq!(samples[0]["message"]["bodyStart"], "a", "{answer}");
     let start = |digest: &Value| {
         ask(&server, "POST", &format!("/jobs/{id}/start"), &json!({ "digest": digest }))
     };
@@ -245,6 +249,8 @@ fn the_commands_run_a_job() {
     };
     let (id, digest) = (value("job "), value("digest "));
     assert!(error.contains(&format!("peeklock job start {id} {digest}")), "{error}");
+    let (code, out, _) = command(&["samples", &id]);
+    assert!(code == 0 && out.contains("DeadLetterReason=Test"), "{out}");
     assert_eq!(command(&["start", &id, &"0".repeat(32)]).0, 9);
     let (code, out, _) = command(&["start", &id, &digest]);
     assert!(code == 0 && out.contains("done        2 messages"), "{code} {out}");
@@ -258,6 +264,8 @@ fn the_commands_run_a_job() {
     let (code, out, _) = command(&["list", "-o", "ndjson"]);
     let left: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     assert_eq!((code, out.lines().count()), (0, 2));
+    let (code, _, error) = command(&["samples", left["job"].as_str().unwrap()]);
+    assert_eq!((code, error.trim()), (6, "no message of the job is there"));
     let (code, out, _) = command(&["failures", left["job"].as_str().unwrap()]);
     assert!(code == 0 && out.contains("no such message here"), "{out}");
     let (code, out, _) = command(&["show", &id, "-o", "json"]);

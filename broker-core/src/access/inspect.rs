@@ -326,7 +326,7 @@ impl Access {
     }
 
     /// Sends an inquiry to an entity, with room from the budget of management.
-    async fn excerpt(
+    pub(super) async fn excerpt(
         &self,
         entity: &Entity,
         inquiry: Inquiry,
@@ -412,6 +412,6 @@ fn count(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
-fn unexpected() -> Rejection {
+pub(super) fn unexpected() -> Rejection {
     Rejection::internal("unexpected answer to an inquiry")
 }

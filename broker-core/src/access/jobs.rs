@@ -174,6 +174,10 @@ impl Access {
                 let facts = keeper.describe(job).ok_or_else(|| refuse(unknown_job(job)))?;
                 Found::Job(Box::new(facts))
             }
+            JobQuery::Samples(job) => {
+                let facts = keeper.describe(job).ok_or_else(|| refuse(unknown_job(job)))?;
+                Found::JobSamples(self.job_samples(&facts).await?)
+            }
             JobQuery::Failures { job, skip, count_max } => {
                 let failures = keeper.failures(job, skip, count_max).await;
                 Found::JobFailures(failures.map_err(refuse)?)

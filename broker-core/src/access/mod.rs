@@ -33,6 +33,7 @@ mod policies;
 mod question;
 mod remembered;
 mod renew;
+mod samples;
 mod search;
 mod sign_in;
 mod tap;

@@ -22,7 +22,7 @@ use crate::time::TimeSpan;
 /// Bytes of headers and overlays that are read before other tasks of the thread get a turn.
 const READ_BYTES_PER_TURN: u64 = 64 << 10;
 /// Application properties that a resubmitted message loses (CON-16).
-const DEAD_LETTER_FACTS: [&str; 3] =
+pub(crate) const DEAD_LETTER_FACTS: [&str; 3] =
     [DEAD_LETTER_REASON, DEAD_LETTER_ERROR_DESCRIPTION, LAST_ERROR_PROPERTY];
 
 /// Returns the bytes of room that the messages of a list need while they are loaded.
@@ -120,7 +120,10 @@ async fn load_one(
     if resubmits {
         // Its way, if the job names no destination.
         dead_letter_source = Overlay::dead_letter_source_of(overlays.iter()).map(Arc::from);
-        overlays = without_dead_letter_facts(&content, &overlays).into_iter().collect();
+        let view = content.property_view();
+        let of_sender = DEAD_LETTER_FACTS.into_iter();
+        let of_sender = of_sender.filter(|fact| view.keys().any(|key| key == *fact));
+        overlays = without_dead_letter_facts(of_sender, &overlays).into_iter().collect();
     }
     if let Some(edit) = edit {
         overlays.push(edit.changes.clone());
@@ -160,18 +163,18 @@ async fn load_one(
 }
 
 /// Returns the properties of a message in addition to its content, without the facts of its
-/// dead-lettering and a lowered time to live (CON-16). The entity in which it was dead-lettered is
-/// not a property of the message.
-fn without_dead_letter_facts(content: &Content, overlays: &[Overlay]) -> Option<Overlay> {
+/// dead-lettering and a lowered time to live (CON-16). `of_sender` are the facts that the content
+/// may have. The entity in which the message was dead-lettered is not a property of the message.
+pub(crate) fn without_dead_letter_facts(
+    of_sender: impl Iterator<Item = &'static str>,
+    overlays: &[Overlay],
+) -> Option<Overlay> {
     let is_fact = |key: &str| DEAD_LETTER_FACTS.contains(&key);
     let set = Overlay::combine(overlays);
     let kept = set.iter().flat_map(Overlay::changes).filter(|change| match change {
         PropertyChange::Set(key, _) | PropertyChange::Remove(key) => !is_fact(key),
         PropertyChange::SetBroker(property, _) => *property != SettableProperty::TimeToLive,
     });
-    let view = content.property_view();
-    let of_sender =
-        DEAD_LETTER_FACTS.into_iter().filter(|fact| view.keys().any(|key| key == *fact));
     let overlay = Overlay::of_changes(kept.chain(of_sender.map(PropertyChange::Remove)));
     (!overlay.is_empty()).then_some(overlay)
 }

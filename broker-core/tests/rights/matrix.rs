@@ -245,6 +245,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         // The right on the namespace, since no entity has this job.
         (Action::Operate, String::new(), Management::ControlJob(JobId(1), JobControl::Pause)),
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::One(JobId(1))))),
+        (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::Samples(JobId(1))))),
         (
             Action::Operate,
             at(),

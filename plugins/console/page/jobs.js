@@ -4,7 +4,7 @@
 
 import { asApiError, change, entityPath, get, mayManage, SUB_QUEUES } from "./api.js";
 import { counted, useMayOperate } from "./actions.js";
-import { exact, number, size, span, visible } from "./format.js";
+import { exact, number, propertyText, size, span, visible } from "./format.js";
 import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, Unknown, useNow, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { refreshAll, usePages, useResource } from "./resource.js";
@@ -286,7 +286,6 @@ function Job({ job, onClose, reread, keepFocus }) {
 /** Result of the dry run. */
 function Preview({ job }) {
   const { count, bytes, oldestUtc, newestUtc, cut, refused, reasons, samples, untilUtc } = job.preview;
-  const { entity, kind, tab } = placeOf(job.path);
   const time = useNow();
   const left = Date.parse(untilUtc) - time;
   const would = refused.reduce((sum, one) => sum + one.count, 0);
@@ -295,8 +294,31 @@ function Preview({ job }) {
     ${would > 0 && html`<ul class="plain-list look" aria-label="Messages that would stay">${refused.map((one) => html`<li key=${one.result}>${number(one.count)} would stay: ${RESULTS[one.result] ?? visible(one.result)}.</li>`)}</ul>`}
     ${reasons.some(({ reason }) => reason !== undefined) && html`<details><summary>Dead-letter reasons</summary><table class="plain"><thead><tr><th scope="col" class="right">Messages</th><th scope="col">Reason</th></tr></thead>
       <tbody>${reasons.map((one, place) => html`<tr key=${place}><td class="right">${number(one.count)}</td><td>${one.reason === undefined ? html`<span class="quiet">none</span>` : html`<${Text} value=${one.reason} max=${300} />`}</td></tr>`)}</tbody></table></details>`}
-    ${samples.length > 0 && html`<p class="quiet">Among them ${samples.slice(0, 8).map((sequence, place) => html`<span key=${place}>${place > 0 && ", "}<a class="mono" href=${entityHref(kind, entity, tab, {}, sequence)}>${String(sequence)}</a></span>`)}. ${number(job.rate)} per second${job.trial ? `, and a pause after ${number(job.trial)}` : ""}${job.breakLocks ? ", locks are broken" : ""}.</p>`}
+    ${samples.length > 0 && html`<${Samples} key=${job.job} job=${job} /><p class="quiet">At most ${number(job.rate)} per second${job.trial ? `, and a pause after ${number(job.trial)}` : ""}${job.breakLocks ? ", locks are broken" : ""}.</p>`}
     ${job.state === "ready" && html`<p class="quiet">${left > 0 ? `Nothing is changed yet. The job can be started for ${span(left)}.` : "The time to start this job is over."}</p>`}`;
+}
+
+/** The first messages of a job as it would store them. */
+function Samples({ job }) {
+  const [isOpen, setOpen] = useState(false);
+  const list = useResource(isOpen ? `samples ${job.job}` : undefined, (signal) => get(`jobs/${job.job}/samples`, {}, signal), { every: 0 });
+  const samples = list.value?.samples ?? [];
+  const { entity, kind, tab } = placeOf(job.path);
+  const text = (value, max = 100) => value !== undefined && html`<${Text} value=${value} max=${max} />`;
+  const row = ({ message, refused }) => html`<tr key=${message.sequenceNumber}><td class="right mono"><a href=${entityHref(kind, entity, tab, {}, message.sequenceNumber)}>${String(message.sequenceNumber)}</a></td>
+      <td>${text(message.subject)}</td><td class="mono">${text(message.messageId)}</td>
+      <td class="mono">${Object.entries(message.applicationProperties ?? {}).map(([name, value]) => html`<div key=${name}>${text(name)}: ${text(propertyText(value), 200)}</div>`)}</td>
+      <td class="mono">${message.bodyStart === undefined ? size(message.bodySize) : text(message.bodyStart, 256)}</td>
+      <td>${refused && html`<span class="look">${RESULTS[refused] ?? visible(refused)}</span>`}</td></tr>`;
+  return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${nameOf(job.deed) === "delete" ? "Samples" : "Samples as they would be stored"}</summary>
+    <${Problem} error=${list.error} onRetry=${list.refresh} />
+    ${list.value && samples.length === 0 && html`<p class="quiet">None of the first messages is there any more.</p>`}
+    ${
+      samples.length > 0 &&
+      html`<div class="table-scroll small-scroll" role="region" tabindex="0" aria-label="Samples"><table class="plain"><thead><tr><th scope="col" class="right">Number</th><th scope="col">Subject</th><th scope="col">Message id</th><th scope="col">Properties</th><th scope="col">Body</th><th scope="col">Would stay</th></tr></thead>
+        <tbody>${samples.map(row)}</tbody></table></div>`
+    }
+  </details>`;
 }
 
 /** The start. Deleting many messages wants the name of the entity. */

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use peeklock_core::command::{ActResult, Deed};
 use peeklock_core::ids::{EntityId, SequenceNumber};
-use peeklock_core::inspect::{CandidateHead, GroupBy, Head, HeadState};
+use peeklock_core::inspect::{CandidateHead, GroupBy, Head};
 use peeklock_core::inspect::{
     JOB_REASON_BYTES_MAX, JOB_REASON_COUNT_MAX, JOB_SAMPLE_COUNT_MAX, JOB_START_TIME, JobDigest,
-    JobFacts, JobPreview,
+    JobFacts, JobPreview, expected_result,
 };
 use peeklock_core::time::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -39,8 +39,8 @@ impl Selected {
         let at = facts.enqueued_at;
         self.oldest_at = Some(self.oldest_at.map_or(at, |oldest| oldest.min(at)));
         self.newest_at = Some(self.newest_at.map_or(at, |newest| newest.max(at)));
-        if let Some(result) = expected(head.facts.state, head.facts.is_expired, deed, breaks_locks)
-        {
+        let (state, is_expired) = (head.facts.state, head.facts.is_expired);
+        if let Some(result) = expected_result(deed, state, is_expired, breaks_locks) {
             self.refuse(result);
         }
         let reason = head.content.as_ref().and_then(|content| {
@@ -91,34 +91,6 @@ impl Selected {
         };
         (self.sequences, preview)
     }
-}
-
-/// The result to expect if it is not that the deed is done.
-fn expected(
-    state: HeadState,
-    is_expired: bool,
-    deed: &Deed,
-    breaks_locks: bool,
-) -> Option<ActResult> {
-    let is_state_right = match (deed, state) {
-        (_, HeadState::Transferring) => return Some(ActResult::Busy),
-        (_, HeadState::Locked) if !breaks_locks => return Some(ActResult::Locked),
-        (Deed::Delete, _) => true,
-        (Deed::DeadLetter { .. }, state) => state != HeadState::Scheduled,
-        (Deed::Undefer, HeadState::Deferred) if is_expired => return Some(ActResult::Expired),
-        (Deed::Undefer, state) => matches!(state, HeadState::Deferred | HeadState::Locked),
-        (Deed::Reschedule(_), state) => state == HeadState::Scheduled,
-        (Deed::Resubmit { .. } | Deed::Move { .. }, HeadState::Delayed) => {
-            return Some(ActResult::Busy);
-        }
-        (Deed::Resubmit { .. } | Deed::Move { .. }, _) if is_expired => {
-            return Some(ActResult::Expired);
-        }
-        (Deed::Resubmit { .. } | Deed::Move { .. }, state) => {
-            matches!(state, HeadState::Active | HeadState::Locked)
-        }
-    };
-    (!is_state_right).then_some(ActResult::WrongState)
 }
 
 /// Digest of the parts of a job that a person agrees to.

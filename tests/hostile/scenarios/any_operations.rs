@@ -138,7 +138,10 @@ fn body(name: &str, values: &mut Values) -> Json {
                 9 => json!({ "jobs": { "list": { "top": 1 + values.below(120) } } }),
                 10 => {
                     let job = format!("{count:032x}");
-                    json!({ "jobs": { "failures": { "job": job, "skip": count } } })
+                    match number % 2 {
+                        0 => json!({ "jobs": { "samples": { "job": job } } }),
+                        _ => json!({ "jobs": { "failures": { "job": job, "skip": count } } }),
+                    }
                 }
                 11 => {
                     let hops = values.below(20);

@@ -79,6 +79,8 @@ pub(crate) enum ApiRoute {
     Jobs,
     /// `/jobs/{job}`
     Job { job: String },
+    /// `/jobs/{job}/samples`
+    JobSamples { job: String },
     /// `/jobs/{job}/failures`
     JobFailures { job: String },
     /// `/jobs/{job}/{operation}`
@@ -244,6 +246,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["checks", "unmute"] => ApiRoute::Unmute,
         ["jobs"] => ApiRoute::Jobs,
         ["jobs", job] => ApiRoute::Job { job: job.to_owned() },
+        ["jobs", job, "samples"] => ApiRoute::JobSamples { job: job.to_owned() },
         ["jobs", job, "failures"] => ApiRoute::JobFailures { job: job.to_owned() },
         ["jobs", job, operation] => {
             ApiRoute::ControlJob { job: job.to_owned(), operation: operation.to_owned() }

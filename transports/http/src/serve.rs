@@ -325,6 +325,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Unmute
                 | ApiRoute::Jobs
                 | ApiRoute::Job { .. }
+                | ApiRoute::JobSamples { .. }
                 | ApiRoute::JobFailures { .. }
                 | ApiRoute::ControlJob { .. }
                 | ApiRoute::Watch

@@ -23,7 +23,7 @@ pub use self::checks::{ChecksForm, ChecksView, MuteForm, UnmuteForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
 pub use self::job::{
     JobControlForm, JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm,
-    JobStartForm, JobView, ReasonView, RefusedView,
+    JobSamplePageView, JobSampleView, JobStartForm, JobView, ReasonView, RefusedView,
 };
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
@@ -88,6 +88,8 @@ pub enum FindingsView {
     Jobs(JobPageView),
     /// A job.
     Job(Box<JobView>),
+    /// Messages of a job as its deed would store them.
+    JobSamples(JobSamplePageView),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePageView),
     /// Nodes and edges.
@@ -116,6 +118,7 @@ impl From<Findings> for FindingsView {
             Found::Audit(page) => Self::Audit(AuditPageView::new(page, at)),
             Found::Jobs(page) => Self::Jobs(JobPageView::new(page, at)),
             Found::Job(facts) => Self::Job(Box::new(JobView::new(*facts, Some(at)))),
+            Found::JobSamples(samples) => Self::JobSamples(JobSamplePageView::new(samples, at)),
             Found::JobFailures(page) => Self::JobFailures(JobFailurePageView::new(page, at)),
             Found::Topology(topology) => Self::Topology(TopologyView::new(topology, at)),
             Found::Checks(page) => Self::Checks(ChecksView::new(page, at)),
@@ -143,6 +146,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Audit(view) => (view.at(), Found::Audit(view.page()?)),
             FindingsView::Jobs(view) => (view.at(), Found::Jobs(view.page()?)),
             FindingsView::Job(view) => (view.at(), Found::Job(Box::new(view.facts()?))),
+            FindingsView::JobSamples(view) => (view.at(), Found::JobSamples(view.samples()?)),
             FindingsView::JobFailures(view) => (view.at(), Found::JobFailures(view.page())),
             FindingsView::Topology(view) => (view.at(), Found::Topology(view.topology()?)),
             FindingsView::Checks(view) => (view.at(), Found::Checks(view.page())),

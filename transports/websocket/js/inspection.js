@@ -87,6 +87,12 @@ export class Inspection {
     return this.#jobs("job", { one: { job } });
   }
 
+  /** Reads the first messages of a job as its deed would store them (CON-14). */
+  async jobSamples(job) {
+    const { samples, ...page } = await this.#jobs("jobSamples", { samples: { job } });
+    return { samples: samples.map(({ message, ...sample }) => ({ message: decodeHead(message), ...sample })), ...page };
+  }
+
   /** Lists messages of a job whose deed was not done (CON-19). */
   jobFailures(job, query = {}) {
     return this.#jobs("jobFailures", { failures: { job, ...query } });

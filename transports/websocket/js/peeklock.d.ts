@@ -1210,6 +1210,8 @@ export class Inspection {
   jobs(options?: { after?: string; top?: number }): Promise<JobPage>;
   /** Reads a job with its progress. */
   job(job: string): Promise<Job>;
+  /** Reads the first messages of a job as its deed would store them. */
+  jobSamples(job: string): Promise<JobSamplePage>;
   /** Lists messages of a job whose deed was not done. */
   jobFailures(job: string, options?: { skip?: number; top?: number }): Promise<JobFailurePage>;
   /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
@@ -1427,6 +1429,17 @@ export interface JobPage {
   readonly total: number;
   /** `after` of the next page. */
   readonly next?: string;
+  readonly nowUtc: string;
+}
+
+/** The first messages of a job that are still there, at most 20. */
+export interface JobSamplePage {
+  readonly samples: {
+    /** The message as the deed would store it, with its present number; one to be deleted as it is now. */
+    readonly message: Head;
+    /** Result of the deed, if it would leave the message alone now. */
+    readonly refused?: ActedMessage["result"];
+  }[];
   readonly nowUtc: string;
 }
 

@@ -7,8 +7,8 @@ use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{JobControl, JobDigest, JobSelection, Question};
 use peeklock_core::management::Management;
 use peeklock_json::{
-    Guid, JobFailurePageView, JobForm, JobPageView, JobQueryForm, JobStartForm, JobView,
-    QuestionForm,
+    Guid, JobFailurePageView, JobForm, JobPageView, JobQueryForm, JobSamplePageView, JobStartForm,
+    JobView, QuestionForm,
 };
 use utoipa::OpenApi;
 
@@ -21,8 +21,10 @@ use crate::route::parameter;
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
-    paths(create, list, describe, failures, start, pause, resume, cancel),
-    components(schemas(JobForm, JobStartForm, JobView, JobPageView, JobFailurePageView))
+    paths(create, list, describe, samples, failures, start, pause, resume, cancel),
+    components(schemas(
+        JobForm, JobStartForm, JobView, JobPageView, JobSamplePageView, JobFailurePageView
+    ))
 )]
 pub(super) struct Operations;
 
@@ -75,6 +77,17 @@ pub(super) async fn list(exchange: &Exchange) -> Answer {
     responses((status = 200, body = JobView), (status = "default", body = Problem)))]
 pub(super) async fn describe(exchange: &Exchange, job: &str) -> Answer {
     ask(exchange, JobQueryForm::One { job: Guid(parse(job)?.0) }).await
+}
+
+/// Read the first messages of a job as its deed would store them.
+///
+/// At most 20, with their properties after the change and the first 256 bytes of their bodies. They
+/// are read for each request: a message that is no longer there is left out.
+#[utoipa::path(get, operation_id = "list_job_samples", path = "/jobs/{job}/samples", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobSamplePageView), (status = "default", body = Problem)))]
+pub(super) async fn samples(exchange: &Exchange, job: &str) -> Answer {
+    ask(exchange, JobQueryForm::Samples { job: Guid(parse(job)?.0) }).await
 }
 
 /// List the messages of a job whose deed was not done.

@@ -197,6 +197,7 @@ async fn respond(
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
             FindingsView::Jobs(page) => large(exchange, room, &page).await?,
             FindingsView::Job(job) => json_in(exchange, room, status, &job),
+            FindingsView::JobSamples(page) => large(exchange, room, &page).await?,
             FindingsView::JobFailures(page) => large(exchange, room, &page).await?,
             FindingsView::Topology(topology) => large(exchange, room, &topology).await?,
             FindingsView::Checks(page) => large(exchange, room, &page).await?,

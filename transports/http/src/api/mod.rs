@@ -80,6 +80,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::Checks
         | ApiRoute::Jobs
         | ApiRoute::Job { .. }
+        | ApiRoute::JobSamples { .. }
         | ApiRoute::JobFailures { .. }
         | ApiRoute::Clients => "GET, HEAD, OPTIONS",
         ApiRoute::Queue { .. } => queues::METHODS,
@@ -147,6 +148,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Act { .. }
         | ApiRoute::CreateJob { .. }
         | ApiRoute::Job { .. }
+        | ApiRoute::JobSamples { .. }
         | ApiRoute::ControlJob { .. }
         | ApiRoute::Receipt { .. }
         | ApiRoute::LockBreak { .. }
@@ -275,6 +277,7 @@ pub(crate) async fn dispatch(
         ApiRoute::CreateJob { path } => job::create(exchange, payload, path).await,
         ApiRoute::Jobs => job::list(exchange).await,
         ApiRoute::Job { job } => job::describe(exchange, job).await,
+        ApiRoute::JobSamples { job } => job::samples(exchange, job).await,
         ApiRoute::JobFailures { job } => job::failures(exchange, job).await,
         ApiRoute::ControlJob { job, operation } => {
             job::control(exchange, payload, job, operation).await

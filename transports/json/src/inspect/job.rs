@@ -4,14 +4,15 @@ use peeklock_core::command::{ActedMessage, Deed};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    HeadStates, JOB_FAILURE_PAGE_MAX, JOB_NUMBER_COUNT_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT,
+    Head, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_NUMBER_COUNT_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT,
     JobControl, JobDigest, JobDraft, JobFacts, JobFailurePage, JobPage, JobPreview, JobProgress,
-    JobQuery, JobSelection,
+    JobQuery, JobSample, JobSelection,
 };
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clause::WhereForm;
+use super::message::HeadView;
 use super::question::state_names;
 use super::{ActResultName, HeadStateName, JobStateName, is_false};
 use crate::act::{ActedMessageView, DeedForm, numbers_up_to};
@@ -91,6 +92,11 @@ pub enum JobQueryForm {
     },
     /// Describes a job.
     One {
+        /// The job.
+        job: Guid,
+    },
+    /// Reads the samples of a job as its deed would store them.
+    Samples {
         /// The job.
         job: Guid,
     },
@@ -232,6 +238,31 @@ pub struct JobPageView {
     now_utc: Instant,
 }
 
+/// The samples of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobSamplePageView {
+    /// The first messages of the job that are still there, at most 20.
+    samples: Vec<JobSampleView>,
+    /// Instant of the answer by the clock of the broker.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    now_utc: Instant,
+}
+
+/// A message of a dry run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobSampleView {
+    /// The message as the deed would store it, with its present number; one to be deleted as it is
+    /// now. A new message id is absent.
+    message: HeadView,
+    /// Result of the deed, if it would leave the message alone now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<ActResultName>,
+}
+
 /// A page of messages whose deed was not done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -348,6 +379,7 @@ impl JobQueryForm {
                 count_max: rows(*top, JOB_PAGE_MAX)?,
             },
             Self::One { job } => JobQuery::One(JobId(job.0)),
+            Self::Samples { job } => JobQuery::Samples(JobId(job.0)),
             Self::Failures { job, skip, top } => JobQuery::Failures {
                 job: JobId(job.0),
                 skip: *skip,
@@ -364,6 +396,7 @@ impl From<&JobQuery> for JobQueryForm {
                 Self::List { after: after.map(|job| Guid(job.0)), top: Some(*count_max) }
             }
             JobQuery::One(JobId(job)) => Self::One { job: Guid(*job) },
+            JobQuery::Samples(JobId(job)) => Self::Samples { job: Guid(*job) },
             JobQuery::Failures { job, skip, count_max } => {
                 Self::Failures { job: Guid(job.0), skip: *skip, top: Some(*count_max) }
             }
@@ -477,6 +510,28 @@ impl JobPageView {
     pub(super) fn page(self) -> Result<JobPage, Rejection> {
         let jobs = self.jobs.into_iter().map(JobView::facts).collect::<Result<_, _>>()?;
         Ok(JobPage { jobs, total: self.total, next: self.next.map(|Guid(job)| JobId(job)) })
+    }
+}
+
+impl JobSamplePageView {
+    pub(super) fn new(samples: Vec<JobSample>, at: Timestamp) -> Self {
+        let view = |JobSample { head, refused }| JobSampleView {
+            message: HeadView::from(head),
+            refused: refused.map(Into::into),
+        };
+        Self { samples: samples.into_iter().map(view).collect(), now_utc: Instant(at) }
+    }
+
+    pub(super) const fn at(&self) -> Timestamp {
+        self.now_utc.0
+    }
+
+    pub(super) fn samples(self) -> Result<Vec<JobSample>, Rejection> {
+        let sample = |view: JobSampleView| {
+            let head = Head::try_from(view.message)?;
+            Ok(JobSample { head, refused: view.refused.map(Into::into) })
+        };
+        self.samples.into_iter().map(sample).collect()
     }
 }
 

@@ -311,6 +311,7 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("", json!({ "checks": {} }), Action::Overview),
         question("", json!({ "audit": {} }), Action::ReadAudit),
         question("", json!({ "jobs": { "one": { "job": job } } }), Action::Inspect),
+        question("", json!({ "jobs": { "samples": { "job": job } } }), Action::Inspect),
         of_q("breakLocks", json!({ "path": "q", "sequenceNumbers": [9] }), Action::Operate),
         of_q("breakSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),
         of_q("setStateOfSession", json!({ "path": "q", "sessionId": "s" }), Action::Operate),

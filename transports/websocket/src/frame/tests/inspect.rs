@@ -156,6 +156,9 @@ pub(super) fn notices() -> Vec<Notice> {
         "newestUtc":"2026-05-01T12:00:00Z","refused":[{{"result":"locked","count":1}}],
         "reasons":[{{"reason":"timeout","count":7}}],"samples":[7,9]}},{now}}}}}"#
     );
+    let samples = format!(
+        r#"{{"jobSamples":{{"samples":[{{"message":{head},"refused":"locked"}}],{now}}}}}"#
+    );
     let failures = format!(
         r#"{{"jobFailures":{{"failures":[{{"sequenceNumber":9,"result":"locked"}}],"total":1,
         {now}}}}}"#
@@ -175,7 +178,7 @@ pub(super) fn notices() -> Vec<Notice> {
         "checkedAtUtc":"2026-05-01T12:00:00Z","tookUs":812,{now}}}}}"#,
         peeklock_core::inspect::CheckKind::DeadLettersUnread.remedy()
     );
-    let more = [job, failures, topology, checks];
+    let more = [job, samples, failures, topology, checks];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
 }
