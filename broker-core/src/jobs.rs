@@ -14,14 +14,16 @@ use std::sync::Arc;
 use peeklock_model::inspect::{HeadState, HeadStates};
 use peeklock_words::search::Where;
 
-use crate::command::{ActResult, ActedMessage, Deed, EDIT_BYTES_MAX, Settlement};
+use crate::command::{
+    ActResult, ActedMessage, BODY_EDIT_BYTES_MAX, BodyEdit, Deed, EDIT_BYTES_MAX, Settlement,
+};
 use crate::condition::Condition;
 use crate::description::EntityKind;
 use crate::error::Rejection;
 use crate::findings::Head;
 use crate::ids::{JobId, SequenceNumber};
 use crate::limits::Limits;
-use crate::message::PropertyLimits;
+use crate::message::{MergePatch, PropertyLimits};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
 
@@ -343,6 +345,7 @@ impl JobDraft {
                 return Err(Rejection::message_size_exceeded("map of changes", bytes, bytes_max));
             }
             edit.changes.check(&PropertyLimits::of(limits))?;
+            edit.body.as_ref().map_or(Ok(()), check_body)?;
         }
         let is_main = sub_queue == SubQueue::Main;
         let problem = match (&self.deed, kind) {
@@ -367,5 +370,20 @@ impl JobDraft {
             ) => return Ok(()),
         };
         Err(Rejection::invalid_operation(problem))
+    }
+}
+
+fn check_body(edit: &BodyEdit) -> Result<(), Rejection> {
+    let (bytes, bytes_max) = (edit.as_bytes().len() as u64, u64::from(BODY_EDIT_BYTES_MAX));
+    if bytes > bytes_max {
+        return Err(Rejection::message_size_exceeded("new body or merge patch", bytes, bytes_max));
+    }
+    match edit {
+        BodyEdit::MergePatch(patch) if MergePatch::parse(patch).is_none() => {
+            Err(Rejection::argument(
+                "mergePatch is no JSON; give a JSON merge patch (RFC 7396) as a text",
+            ))
+        }
+        BodyEdit::MergePatch(_) | BodyEdit::Whole(_) => Ok(()),
     }
 }

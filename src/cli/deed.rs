@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use peeklock::command::{ActResult, Deed, Edit, NewInstant};
-use peeklock::message::Message;
+use peeklock::message::{Body, MergePatch, Message};
 use peeklock::time::TimeSpan;
 use peeklock_json::{EditForm, PropertyMap, Span};
 
@@ -30,20 +30,34 @@ pub struct EditFlags {
     /// Give each message a new message id
     #[arg(long)]
     new_id: bool,
+    /// Replace the body of each message by this text, up to 16 KiB
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// Change the JSON body of each message with this merge patch (RFC 7396), such as `{"retry":true}`
+    #[arg(long, value_name = "JSON", conflicts_with = "body")]
+    merge_patch: Option<String>,
 }
 
 impl EditFlags {
     pub const fn is_given(&self) -> bool {
-        !self.set.is_empty() || !self.remove.is_empty() || self.ttl.is_some() || self.new_id
+        let has_body = self.body.is_some() || self.merge_patch.is_some();
+        let has_properties = !self.set.is_empty() || !self.remove.is_empty();
+        has_body || has_properties || self.ttl.is_some() || self.new_id
     }
 
-    /// Shows the changes on a copy. A new message id is given when the message is sent.
+    /// Shows the changes on a copy. A new message id is given when the message is sent. A body to
+    /// which the merge patch does not apply stays.
     pub fn apply(&self, copy: &mut Message) {
         copy.time_to_live = self.ttl.or(copy.time_to_live);
         copy.application_properties.retain(|(key, _)| !self.remove.contains(key));
         set_properties(copy, &self.set);
         if self.new_id {
             copy.message_id = None;
+        }
+        let patch = self.merge_patch.as_deref().and_then(MergePatch::parse);
+        let patched = || patch?.apply(std::str::from_utf8(copy.body.as_bytes()).ok()?);
+        if let Some(body) = self.body.clone().or_else(patched) {
+            copy.body = Body::Data(body.into());
         }
     }
 
@@ -54,6 +68,8 @@ impl EditFlags {
             remove: self.remove.clone(),
             new_message_id: self.new_id,
             time_to_live: self.ttl.map(|ttl| Some(Span(ttl))),
+            body: self.body.clone(),
+            merge_patch: self.merge_patch.clone(),
             ..EditForm::default()
         };
         form.into_edit().map_err(|rejection| Failure::usage(rejection.detail().to_owned()))
@@ -101,5 +117,6 @@ pub const fn problem(result: ActResult) -> &'static str {
             "the destination has or had its message id; --new-id sends it with a new one"
         }
         ActResult::Refused => "the destination does not take it",
+        ActResult::NotJson => "its body is no JSON of at most 256 KiB, so the patch does not apply",
     }
 }

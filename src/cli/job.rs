@@ -60,6 +60,7 @@ Examples:
   peeklock job create orders undefer --number 1001 --number 1002
   peeklock job create orders -d resubmit --where 'reason:timeout' --set retried:bool=true
   peeklock job create orders move --where 'subject=return' --to returns
+  peeklock job create orders -d resubmit --where '' --merge-patch '{"currency":"EUR"}'
   peeklock job create orders delete --where '' --start       without a look at the preview
 
 ",
@@ -306,7 +307,9 @@ impl CreateFlags {
         let sends = matches!(self.deed, DeedName::Resubmit | DeedName::Move);
         if !sends && (self.to.is_some() || self.edit.is_given()) {
             return Err(Failure::usage(
-                "--to, --set, --remove, --ttl and --new-id are for resubmit and move".to_owned(),
+                "--to, --set, --remove, --ttl, --new-id, --body and --merge-patch are for resubmit and \
+                 move"
+                    .to_owned(),
             ));
         }
         let (to, edit) = (self.to.as_deref().map(Into::into), self.edit.edit()?);

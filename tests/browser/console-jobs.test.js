@@ -348,6 +348,47 @@ test("a viewer is offered no job, and a lost answer is unknown", async (t) => {
   await job(other).getByText("cancelled").waitFor();
 });
 
+// CON-14, CON-16, CON-48, CON-61: one message is edited, and all others are; a draft outlives a reload
+test("bodies of dead letters are edited in the workbench", async (t) => {
+  await filled("mended", 5, { deadCount: 4 });
+  await ask("PUT", "queues/mended", { lockDuration: "PT5M" });
+  const tab = await opened(t);
+  await visit(tab, "#/queue/mended/workbench?by=reason&at=2");
+  const message = tab.getByRole("complementary");
+  const open = async () => {
+    await button(message, "Resubmit…").click();
+    return tab.getByRole("form", { name: "Resubmit 1 message" });
+  };
+  let form = await open();
+  await form.getByRole("group", { name: "Body" }).getByText("New text").click();
+  const text = () => form.getByLabel("New body");
+  await tab.waitForFunction(() => document.querySelector("textarea")?.value === "m1");
+  await text().fill("{\"fixed\":1}");
+  await isReadable(tab, "editor");
+  await tab.reload();
+  form = await open();
+  assert.equal(await text().inputValue(), "{\"fixed\":1}");
+  await button(form, "Preview").click();
+  await job(tab).getByText("Samples as they would be stored").click();
+  await job(tab).getByRole("region", { name: "Samples" }).getByText("{\"fixed\":1}", { exact: true }).waitFor();
+  await button(job(tab), "Resubmit 1 message").click();
+  await job(tab).getByText("1 of 1 message resubmitted.").waitFor();
+  const { heads } = await ask("GET", "queues/mended/heads");
+  assert.equal(heads.at(-1).bodyStart, "{\"fixed\":1}");
+  // The bodies of the others are no JSON, so a patch leaves them.
+  await button(selection(tab), "Resubmit…").click();
+  const all = tab.getByRole("form", { name: "Resubmit all 3 of the group" });
+  await all.getByRole("group", { name: "Body" }).getByText("JSON merge patch").click();
+  await all.getByLabel("Members to set").fill("{\"fixed\":2}");
+  await button(all, "Try on ten").click();
+  assert.equal(await all.getByLabel("Trial").inputValue(), "10");
+  await button(all, "Preview").click();
+  await job(tab).getByText("Samples as they would be stored").click();
+  await job(tab).getByText("the patch does not apply").first().waitFor();
+  await button(job(tab), "Leave as it is").click();
+  await job(tab).getByText("cancelled").waitFor();
+});
+
 // CON-12, CON-48: a group goes back to where it was dead-lettered, and messages go elsewhere
 test("dead letters are resubmitted, and messages are moved", async (t) => {
   await filled("sent-back", 5, { deadCount: 4 });

@@ -486,7 +486,7 @@ OUTAGES = [
     ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/rebuild.rs",
      "entity.failures.extend((!by_outage).then_some(now));", "let _ = by_outage;\n        entity.failures.push_back(now);"),
     ("contents of another shard are stored again", "CLU-13", "src/transfer/contents.rs",
-     "let content = (!shares_contents).then(|| content.as_bytes().clone());", "let content: Option<bytes::Bytes> = None;"),
+     "let is_new = !shares_contents || body.is_some();", "let is_new = body.is_some();"),
     ("a deletion is repeated after an outage", "CLU-21", "src/actor/namespace/write.rs",
      "(State::Deleting, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Deleting, Err(error)) if error.is_unavailable() && false => {"),
     ("a creation is undone after an outage", "CLU-28", "src/actor/namespace/write.rs",
@@ -516,6 +516,13 @@ SENDING = [
      "return Ok(TakeDecision::LeaveDuplicate);", "return Ok(TakeDecision::Take(()));"),
 ]
 
+JOBS = [
+    ("a large body is not patched", "CON-16", "src/transfer/contents.rs",
+     "if bytes.len() <= PATCHED_BODY_BYTES_MAX as usize =>", "if bytes.len() <= usize::MAX =>"),
+    ("null in a merge patch removes a member", "CON-16", "words/src/message/merge_patch.rs",
+     "if !is_first || matches!(change, Change::Remove) {", "if !is_first {"),
+]
+
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
@@ -534,6 +541,7 @@ GROUPS = {
     "acting": (ACTING, ["machine", "model", "unit"]),
     "outages": (OUTAGES, ["unreadable", "opening", "transfers"]),
     "sending": (SENDING, ["machine", "recovery", "model"]),
+    "jobs": (JOBS, ["unit", "operations"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
@@ -546,6 +554,8 @@ def command(tier: str) -> list[str]:
     if tier == "unit":
         below = [argument for crate in BELOW for argument in ("-p", crate)]
         return ["cargo", "test", "-q", *below, "-p", "peeklock-core", "--lib"]
+    if tier == "operations":
+        return ["cargo", "test", "-q", "-p", "peeklock-operations"]
     if tier in IN_PROCESS:
         return ["cargo", "test", "-q", "-p", "peeklock-client", "--test", "in_process", "--", f"{tier}::"]
     if tier in BROKER:

@@ -12,7 +12,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::change::{Change, Durability};
 use crate::command::{
-    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, JobStep, NewInstant, Outcome,
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, BodyEdit, Deed, JobStep, NewInstant, Outcome,
     RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Receipt, Route,
 };
 use crate::effect::Answer;
@@ -241,6 +241,11 @@ fn deed_hash(act: &Act) -> u64 {
             if let Some(edit) = act.deed.edit() {
                 hasher.write(&[11, u8::from(edit.new_id)]);
                 hasher.write(edit.changes.as_bytes());
+                if let Some(body) = &edit.body {
+                    let tag = if matches!(body, BodyEdit::Whole(_)) { 12 } else { 13 };
+                    hasher.write(&[tag]);
+                    hasher.write(body.as_bytes());
+                }
             }
         }
         Deed::DeadLetter { reason, description } => {

@@ -178,6 +178,8 @@ pub enum Departure {
     NotAdmitted(Rejection),
     /// It is a duplicate that a job sends.
     Duplicate,
+    /// The merge patch of a job does not apply to its body.
+    NotJson,
     /// A forwarder will never take it (FWD-31).
     Refused {
         /// Becomes DeadLetterReason.

@@ -3,6 +3,7 @@
 //! They are read for each request, with the rights of the reader, so no job keeps contents. A message
 //! that is no longer there has no sample.
 
+use bytes::{Bytes, BytesMut};
 use peeklock_model::inspect::{
     Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, Inquiry,
 };
@@ -10,16 +11,19 @@ use peeklock_model::inspect::{
 use super::Access;
 use super::inspect::unexpected;
 use crate::broker::Entity;
-use crate::command::{Deed, MessageReadError, MessageState, ReceivedMessage};
+use crate::command::{
+    ActResult, BodyEdit, Deed, MessageReadError, MessageState, PATCHED_BODY_BYTES_MAX,
+    ReceivedMessage,
+};
 use crate::contract::action::Action;
 use crate::error::BrokerError;
-use crate::findings::{Head, HeadContent};
+use crate::findings::{BODY_START_BYTES, BodyKind, Head, HeadContent};
 use crate::ids::SequenceNumber;
 use crate::jobs::{JobFacts, JobSample, expected_result};
-use crate::message::Overlay;
+use crate::message::{Body, Overlay};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
-use crate::transfer::contents::{DEAD_LETTER_FACTS, without_dead_letter_facts};
+use crate::transfer::contents::{DEAD_LETTER_FACTS, changed_body, without_dead_letter_facts};
 
 impl Access {
     /// Reads the samples of a job. The right was checked before.
@@ -61,24 +65,29 @@ impl Access {
         job: &JobFacts,
     ) -> JobSample {
         let refused = expected_result(&job.deed, facts.state, facts.is_expired, job.breaks_locks);
-        let read = content_after(&job.deed, entity, &facts).await;
-        let content = read.inspect_err(|error| {
-            let sequence_number = facts.message.facts.sequence.0;
-            tracing::error!(sequence_number, %error, "message cannot be read");
-        });
+        let (content, refused) = match content_after(&job.deed, entity, &facts).await {
+            Ok((content, true)) => (Some(content), refused),
+            Ok((content, false)) => (Some(content), refused.or(Some(ActResult::NotJson))),
+            Err(error) => {
+                let sequence_number = facts.message.facts.sequence.0;
+                tracing::error!(sequence_number, %error, "message cannot be read");
+                (None, refused)
+            }
+        };
         let facts = facts.with_holder(|_| None).with_message(|message| message.facts);
-        let mut head = Head { facts, content: content.ok() };
+        let mut head = Head { facts, content };
         change_facts(&mut head, &job.deed, self.broker.now());
         JobSample { head, refused }
     }
 }
 
-/// Reads the properties and the start of the body as they are after a deed.
+/// Reads the properties and the start of the body as they are after a deed. Returns also whether the
+/// deed applies to the body.
 async fn content_after(
     deed: &Deed,
     entity: &Entity,
     facts: &HeadFacts<ReceivedMessage>,
-) -> Result<HeadContent, MessageReadError> {
+) -> Result<(HeadContent, bool), MessageReadError> {
     let is_resubmit = matches!(deed, Deed::Resubmit { .. });
     let alter = |overlays: &mut Vec<Overlay>| {
         if is_resubmit {
@@ -94,6 +103,10 @@ async fn content_after(
         }
     };
     let mut content = facts.message.head_with(facts.header_size, alter).await?;
+    let mut is_applicable = true;
+    if let Some(body) = deed.edit().and_then(|edit| edit.body.as_ref()) {
+        is_applicable = show_body(&mut content, body, facts).await?;
+    }
     if deed.edit().is_some_and(|edit| edit.new_id) {
         // It is chosen when the message is sent.
         content.message.message_id = None;
@@ -103,7 +116,32 @@ async fn content_after(
         let source = path.strip_suffix(SubQueue::DeadLetter.suffix()).unwrap_or(path);
         content.dead_letter_source = Some(source.to_owned());
     }
-    Ok(content)
+    Ok((content, is_applicable))
+}
+
+/// Shows the body after an edit. Returns whether the edit applies to the present one.
+async fn show_body(
+    content: &mut HeadContent,
+    edit: &BodyEdit,
+    facts: &HeadFacts<ReceivedMessage>,
+) -> Result<bool, MessageReadError> {
+    let mut present = BytesMut::new();
+    if matches!(edit, BodyEdit::MergePatch(_)) {
+        let mut reader = facts.message.body(facts.header_size).await?;
+        let is_long = reader.length() > u64::from(PATCHED_BODY_BYTES_MAX);
+        if is_long || reader.kind() != BodyKind::Data {
+            return Ok(false);
+        }
+        while let Some(piece) = reader.next().await? {
+            present.extend_from_slice(&piece);
+        }
+    }
+    let present = Body::Data(present.freeze());
+    let Some(changed) = changed_body(&present, edit) else { return Ok(false) };
+    let start = changed.get(..BODY_START_BYTES).unwrap_or(&changed);
+    content.message.body = Body::Data(Bytes::copy_from_slice(start));
+    (content.body_kind, content.body_bytes) = (BodyKind::Data, changed.len() as u64);
+    Ok(true)
 }
 
 /// Changes the facts of a message as a deed does.

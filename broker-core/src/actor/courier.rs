@@ -39,6 +39,7 @@ use crate::shared::Shared;
 use crate::store::{Key, StoreError};
 use crate::time::TimeSpan;
 use crate::transfer::claim::TransferClaims;
+use crate::transfer::contents::LoadError;
 use crate::transfer::{
     Arrival, Departure, HOPS_EXCEEDED, HandOver, PinnedMessage, Resent, WhenFull, contents,
 };
@@ -206,7 +207,8 @@ impl Errand {
                     places.push(departure);
                     messages.push(arrival);
                 }
-                Err(error) => {
+                Err(LoadError::NotJson) => *departure = Departure::NotJson,
+                Err(LoadError::Store(error)) => {
                     self.note_unreadable(&list, &error);
                     if !matches!(error, StoreError::Unavailable(_)) {
                         let description = error.to_string().into();

@@ -1,19 +1,20 @@
 //! Work on a list in transit, independent of its driver: turns the messages of the source into
 //! arrivals once there is room, and computes the result for the source.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::claim::TransferEnd;
 use super::{Arrival, Departure, HandOver, OriginContents, PinnedMessage};
 use crate::admission::loaded_bytes;
-use crate::command::LAST_ERROR_PROPERTY;
+use crate::command::{BodyEdit, LAST_ERROR_PROPERTY, PATCHED_BODY_BYTES_MAX};
 use crate::condition::Condition;
 use crate::content_ref::ContentRef;
 use crate::edge::Edge;
 use crate::ids::{SequenceNumber, TrackingId};
 use crate::message::{
-    Content, DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay, PropertyChange,
-    SettableProperty, Value,
+    Body, Content, DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, MergePatch, Overlay,
+    PropertyChange, SettableProperty, Value,
 };
 use crate::path::SubQueue;
 use crate::store::{Key, Store, StoreError};
@@ -28,8 +29,42 @@ pub(crate) const DEAD_LETTER_FACTS: [&str; 3] =
 /// Returns the bytes of room that the messages of a list need while they are loaded.
 #[must_use]
 pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
-    let sizes = list.messages.iter().map(|one| u64::from(one.message.facts.size));
+    let body = list.route.as_ref().and_then(|route| route.edit.as_ref()?.body.as_ref());
+    let sizes = list.messages.iter().map(|one| {
+        let size = u64::from(one.message.facts.size);
+        size + match body {
+            None => 0,
+            Some(BodyEdit::Whole(bytes)) => bytes.len() as u64,
+            Some(BodyEdit::MergePatch(patch)) => {
+                size.min(u64::from(PATCHED_BODY_BYTES_MAX)) + patch.len() as u64
+            }
+        }
+    });
     loaded_bytes(list.messages.len(), sizes.sum())
+}
+
+/// Why a message of a job is not loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The store cannot read it.
+    Store(StoreError),
+    /// The merge patch of the job does not apply to its body.
+    NotJson,
+}
+
+impl From<StoreError> for LoadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<LoadError> for StoreError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Store(error) => error,
+            LoadError::NotJson => Self::Damaged("the body is no JSON".into()),
+        }
+    }
 }
 
 /// Replaces contents in memory that are also on a medium by references: a list that waits for room
@@ -66,7 +101,8 @@ pub async fn load(
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0;
     for pinned in &list.messages {
-        arrivals.push(load_one(list, pinned, edge, store, &mut read_bytes).await?);
+        let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
+        arrivals.push(arrival.map_err(StoreError::from)?);
     }
     Ok(arrivals)
 }
@@ -78,12 +114,12 @@ pub async fn load_each(
     list: &HandOver<PinnedMessage>,
     edge: &Edge,
     store: &dyn Store,
-) -> Vec<Result<Arrival, StoreError>> {
+) -> Vec<Result<Arrival, LoadError>> {
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
     for pinned in &list.messages {
         let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
-        let may_pass = matches!(arrival, Err(StoreError::Unavailable(_)));
+        let may_pass = matches!(arrival, Err(LoadError::Store(StoreError::Unavailable(_))));
         arrivals.push(arrival);
         if may_pass {
             break;
@@ -99,7 +135,7 @@ async fn load_one(
     edge: &Edge,
     store: &dyn Store,
     read_bytes: &mut u64,
-) -> Result<Arrival, StoreError> {
+) -> Result<Arrival, LoadError> {
     if *read_bytes > READ_BYTES_PER_TURN {
         *read_bytes = 0;
         tokio::task::yield_now().await;
@@ -110,8 +146,14 @@ async fn load_one(
     let is_forwarded = list.route.is_none();
     let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
         pinned;
-    let content = Content::parse(message.content.load().await?)
+    let mut content = Content::parse(message.content.load().await?)
         .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
+    let body = edit.and_then(|edit| edit.body.as_ref());
+    if let Some(body) = body {
+        let changed = changed_body(&content.body(), body).ok_or(LoadError::NotJson)?;
+        *read_bytes += u64::from(content.size());
+        content = content.with_body(&changed);
+    }
     let mut overlays = load_overlays(&message.overlays).await?;
     let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
     *read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
@@ -132,7 +174,8 @@ async fn load_one(
     }
     let mut origin = origin.clone();
     if !shares_contents || resubmits || edit.is_some() {
-        let content = (!shares_contents).then(|| content.as_bytes().clone());
+        let is_new = !shares_contents || body.is_some();
+        let content = is_new.then(|| content.as_bytes().clone());
         let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
         origin.contents = Some(Box::new(OriginContents { content, overlays }));
     }
@@ -177,6 +220,21 @@ pub(crate) fn without_dead_letter_facts(
     });
     let overlay = Overlay::of_changes(kept.chain(of_sender.map(PropertyChange::Remove)));
     (!overlay.is_empty()).then_some(overlay)
+}
+
+/// Returns the body after an edit; none if a merge patch does not apply to it.
+pub(crate) fn changed_body<'b>(body: &Body, edit: &'b BodyEdit) -> Option<Cow<'b, [u8]>> {
+    match (edit, body) {
+        (BodyEdit::Whole(bytes), _) => Some(Cow::Borrowed(&**bytes)),
+        (BodyEdit::MergePatch(patch), Body::Data(bytes))
+            if bytes.len() <= PATCHED_BODY_BYTES_MAX as usize =>
+        {
+            let text = std::str::from_utf8(bytes).ok()?;
+            let changed = MergePatch::parse(patch)?.apply(text)?;
+            Some(Cow::Owned(changed.into_bytes()))
+        }
+        (BodyEdit::MergePatch(_), _) => None,
+    }
 }
 
 /// Returns an overlay that sets a new MessageId, a GUID (RFC 9562, version 4, variant 1).

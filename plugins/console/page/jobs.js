@@ -2,8 +2,9 @@
 // Jobs: one change of many messages. A form makes a job, which the address names from then on; the panel of the job shows its
 // preview, starts it, and follows it to its end. A page lists all jobs (CON-12 to CON-19, CON-55, CON-62, CON-63).
 
-import { asApiError, change, entityPath, get, mayManage, SUB_QUEUES } from "./api.js";
+import { asApiError, change, entityPath, get, getBytes, mayManage, SUB_QUEUES } from "./api.js";
 import { counted, useMayOperate } from "./actions.js";
+import { utf8 } from "./decode.js";
 import { exact, number, propertyText, size, span, visible } from "./format.js";
 import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, Unknown, useNow, usePageTitle, usePanel } from "./parts.js";
 import { preferences } from "./preferences.js";
@@ -20,12 +21,47 @@ const RATE = 500;
 const RATE_MAX = 10_000;
 const LIVE_MS = 1000;
 const FAILURES_SHOWN = 200;
+/** Bytes of a new body or merge patch (CON-16). */
+const BODY_BYTES = 16 << 10;
 const zone = () => preferences.value.zone;
 
 const MAIN = ["messages", "found"];
 const DEAD = ["dead-letters", "transfer-dead-letters"];
 const TIMES = { minutes: "M", hours: "H", days: "D" };
 const WHEN = [["now", "Now"], ["at", "At"], ["later", "Later by"], ["earlier", "Earlier by"]];
+
+/** New bodies that are being written. They outlive a reload (CON-61); the oldest make way for others. */
+const drafts = {
+  name: "peeklock.drafts",
+  sizeMax: 1 << 20,
+  all: () => {
+    try {
+      return Object.entries(JSON.parse(sessionStorage.getItem(drafts.name) ?? "{}"));
+    } catch {
+      return [];
+    }
+  },
+  of: (/** @type {string} */ key) => drafts.all().find(([name]) => name === key)?.[1] ?? {},
+  keep: (/** @type {string} */ key, /** @type {object | undefined} */ draft) => {
+    const kept = drafts.all().filter(([name]) => name !== key);
+    if (draft) {
+      kept.push([key, draft]);
+    }
+    let text = JSON.stringify(Object.fromEntries(kept));
+    while (text.length > drafts.sizeMax) {
+      kept.shift();
+      text = JSON.stringify(Object.fromEntries(kept));
+    }
+    try {
+      sessionStorage.setItem(drafts.name, text);
+    } catch {
+      // The draft lasts as long as the form.
+    }
+  },
+};
+
+const BODY = [["", "Stays"], ["body", "New text"], ["mergePatch", "JSON merge patch"]];
+const edited = ({ newId, how, text = "" }) => (newId || how) && { edit: { ...(newId && { newMessageId: true }), ...(how && { [how]: text }) } };
 
 /** Duration in ISO 8601. */
 const period = (/** @type {string} */ count, /** @type {string} */ unit) => `P${unit === "days" ? "" : "T"}${count}${TIMES[unit] ?? "M"}`;
@@ -37,11 +73,11 @@ const period = (/** @type {string} */ count, /** @type {string} */ unit) => `P${
 const DEEDS = {
   resubmit: {
     verb: "Resubmit", past: "resubmitted", places: [...DEAD, "found"], note: "They are sent again, without the dead-letter reason, and count as new. The originals go.", isSent: true,
-    fields: [["to", "Destination, if not where they come from"]], read: ({ to, newId }) => ({ ...(to && { to }), ...(newId && { edit: { newMessageId: true } }) }),
+    fields: [["to", "Destination, if not where they come from"]], read: ({ to, ...values }) => ({ ...(to && { to }), ...edited(values) }),
   },
   move: {
     verb: "Move", past: "moved", places: [...MAIN, ...DEAD], note: "They are sent to another queue, topic or subscription, and count as new. The originals go.", isSent: true,
-    fields: [["to", "Destination: queue, topic, or topic/subscriptions/name", true]], read: ({ to, newId }) => ({ to, ...(newId && { edit: { newMessageId: true } }) }),
+    fields: [["to", "Destination: queue, topic, or topic/subscriptions/name", true]], read: ({ to, ...values }) => ({ to, ...edited(values) }),
   },
   deadLetter: {
     verb: "Dead-letter", past: "dead-lettered", places: MAIN, note: "They go to the dead-letter queue. Only active and deferred messages can.",
@@ -78,6 +114,7 @@ const RESULTS = {
   noSession: "without the session that the destination requires",
   duplicate: "known to the destination by their message id; choose new ids",
   refused: "refused by the destination",
+  notJson: "without a body of JSON of at most 256 KiB, so the patch does not apply",
 };
 
 const STATES = {
@@ -130,8 +167,9 @@ export function Acts({ kind, path, tab, numbers, where, what = "everything that 
     return html`<span class="quiet">A job takes at most ${number(NUMBERS_MAX)} messages by number; use conditions instead.</span>`;
   }
   const selection = numbers ? { sequenceNumbers: numbers.map(Number) } : { where: where ?? "", ...(states.length > 0 && { states }) };
+  const base = entityPath(kind, path, tab in SUB_QUEUES ? tab : "");
   const make = async (request) => {
-    const job = await change("POST", `${entityPath(kind, path, tab in SUB_QUEUES ? tab : "")}/jobs`, { ...selection, ...request });
+    const job = await change("POST", `${base}/jobs`, { ...selection, ...request });
     setOpen("");
     onDone();
     fresh.id = job.job;
@@ -141,13 +179,14 @@ export function Acts({ kind, path, tab, numbers, where, what = "everything that 
   return html`<span class="acts" ref=${opener}>
       ${offered.map(([id, { verb }]) => html`<button type="button" key=${id} data-deed=${id} aria-expanded=${open === id} onClick=${() => setOpen(open === id ? "" : id)}>${verb}…</button>`)}
     </span>
-    ${open !== "" && html`<${Form} key=${open} id=${open} what=${numbers ? counted(numbers.length) : what} make=${make} onClose=${() => setOpen("")} />`}`;
+    ${open !== "" && html`<${Form} key=${open} id=${open} what=${numbers ? counted(numbers.length) : what} draft=${`${open} ${base} ${numbers ?? where}`.slice(0, 1000)} one=${numbers?.length === 1 ? `${base}/messages/${numbers[0]}/body` : undefined} make=${make} onClose=${() => setOpen("")} />`}`;
 }
 
 /** Values of a new job. It ends with a preview, so nothing changes yet. */
-function Form({ id, what, make, onClose }) {
+function Form({ id, what, draft, one, make, onClose }) {
   const { verb, note, fields, isTimed, isSent, read } = /** @type {any} */ (DEEDS[id]);
-  const [values, setValues] = useState(/** @type {any} */ ({}));
+  const [values, setValues] = useState(/** @type {any} */ (() => drafts.of(draft)));
+  const [present, setPresent] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (undefined));
   const form = useRef(/** @type {HTMLElement | null} */ (null));
@@ -156,6 +195,25 @@ function Form({ id, what, make, onClose }) {
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector("input, select, button"))?.focus();
   }, []);
   const set = (name) => (event) => setValues({ ...values, [name]: event.currentTarget.value });
+  const write = (how, text) => {
+    setValues((values) => ({ ...values, how, text }));
+    drafts.keep(draft, how && text !== undefined ? { how, text } : undefined);
+  };
+  // The text of one message begins with its present body.
+  const choose = async (how) => {
+    write(how, how === values.how ? values.text : undefined);
+    setPresent("");
+    if (how === "body" && one) {
+      try {
+        const { bytes, total, kind } = await getBytes(one, 0, BODY_BYTES);
+        const text = total > bytes.length || /value|sequence/.test(kind ?? "") ? undefined : utf8(bytes);
+        setPresent(text === undefined ? "The present body is no text of at most 16 KiB." : "");
+        setValues((values) => (values.how === how && values.text === undefined ? { ...values, text } : values));
+      } catch (thrown) {
+        setError(asApiError(thrown));
+      }
+    }
+  };
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -163,6 +221,7 @@ function Form({ id, what, make, onClose }) {
     try {
       const { rate, trial, breakLocks } = values;
       await make({ deed: { [id]: read(values) }, rate: Number(rate || RATE), ...(trial && { trial: Number(trial) }), ...(breakLocks && { breakLocks: true }) });
+      drafts.keep(draft, undefined);
     } catch (thrown) {
       setError(asApiError(thrown));
       setBusy(false);
@@ -185,9 +244,15 @@ function Form({ id, what, make, onClose }) {
       ${/^(later|earlier)$/.test(when) && html`<input type="number" min="1" max="99999" required aria-label="Number of units" value=${values.count ?? ""} onInput=${set("count")} />
         <select aria-label="Unit" value=${values.unit ?? "minutes"} onChange=${set("unit")}>${Object.keys(TIMES).map((unit) => html`<option key=${unit} value=${unit} selected=${unit === (values.unit ?? "minutes")}>${unit}</option>`)}</select>`}</div>`
     }
+    ${
+      isSent &&
+      html`<div class="tools"><${Choice} label="Body" value=${values.how ?? ""} options=${BODY} onChange=${choose} />${present && html`<span class="quiet">${present}</span>`}</div>
+      ${values.how && html`<label class="block">${values.how === "body" ? "New body" : "Members to set; null removes one (RFC 7396)"}<textarea class="mono" rows="8" spellcheck=${false} maxlength=${BODY_BYTES} value=${values.text ?? ""} onInput=${(event) => write(values.how, event.currentTarget.value)}></textarea></label>`}`
+    }
     <div class="tools">
       <label>Messages per second <input type="number" min="1" max=${RATE_MAX} value=${values.rate ?? RATE} onInput=${set("rate")} /></label>
       <label>Trial: pause after <input type="number" min="1" placeholder="no trial" value=${values.trial ?? ""} onInput=${set("trial")} /></label>
+      ${isSent && !one && html`<button type="button" onClick=${() => setValues({ ...values, trial: "10" })}>Try on ten</button>`}
       <label><input type="checkbox" checked=${values.breakLocks === true} onChange=${(event) => setValues({ ...values, breakLocks: event.currentTarget.checked })} />Break locks of receivers</label>
       ${isSent && html`<label><input type="checkbox" checked=${values.newId === true} onChange=${(event) => setValues({ ...values, newId: event.currentTarget.checked })} />New message ids</label>`}
     </div>

@@ -181,6 +181,7 @@ function Group({ kind, path, sub, group, line, countedAt, at, isWide }) {
       <div class="beside-head"><h2>Message <span class="mono">${visible(at)}</span></h2>
         <a class="button" href=${hrefOf({ sequenceNumber: at })}>Open</a>
         <button type="button" onClick=${() => setQuery({ at: "" })}>Close</button></div>
+      <div class="tools" role="group" aria-label="Message"><${Acts} key=${at} kind=${kind} path=${path} tab=${sub} numbers=${[at]} /></div>
       <${MessageView} kind=${kind} path=${path} tab=${sub} sequence=${at} isNarrow=${true} />
     </aside>`
     }`;

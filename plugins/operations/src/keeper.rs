@@ -40,7 +40,7 @@ impl Operations {
     pub const FILES: usize = 10;
     /// Maximum memory: selections of all jobs that have not ended, facts of all jobs, and a file
     /// that is read.
-    pub const BYTES_MAX: u64 = 64 << 20;
+    pub const BYTES_MAX: u64 = 72 << 20;
 
     /// Opens the jobs in a directory, which is created if it is missing.
     ///

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{ActResult, Deed, Edit, NewInstant};
+use peeklock_core::command::{ActResult, BodyEdit, Deed, Edit, NewInstant};
 use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
 use peeklock_core::inspect::{JobDigest, JobPreview, JobState};
 use peeklock_core::message::Overlay;
@@ -67,18 +67,35 @@ pub(crate) struct EditRecord {
     /// Bytes of the overlay.
     changes: Vec<u8>,
     new_id: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<BodyRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum BodyRecord {
+    Whole(Vec<u8>),
+    MergePatch(Box<str>),
 }
 
 impl From<&Arc<Edit>> for EditRecord {
     fn from(edit: &Arc<Edit>) -> Self {
-        Self { changes: edit.changes.as_bytes().to_vec(), new_id: edit.new_id }
+        let body = edit.body.as_ref().map(|body| match body {
+            BodyEdit::Whole(bytes) => BodyRecord::Whole(bytes.to_vec()),
+            BodyEdit::MergePatch(patch) => BodyRecord::MergePatch(patch.clone()),
+        });
+        Self { changes: edit.changes.as_bytes().to_vec(), new_id: edit.new_id, body }
     }
 }
 
 impl From<EditRecord> for Arc<Edit> {
     fn from(record: EditRecord) -> Self {
         let changes = Overlay::from_bytes(record.changes.into());
-        Self::new(Edit { changes, new_id: record.new_id })
+        let body = record.body.map(|body| match body {
+            BodyRecord::Whole(bytes) => BodyEdit::Whole(bytes.into()),
+            BodyRecord::MergePatch(patch) => BodyEdit::MergePatch(patch),
+        });
+        Self::new(Edit { changes, new_id: record.new_id, body })
     }
 }
 

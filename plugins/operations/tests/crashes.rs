@@ -5,12 +5,14 @@ mod world;
 
 use std::sync::Arc;
 
-use peeklock_core::command::{Act, Command, Deed, JobStep, NewInstant, OperatorCommand};
+use peeklock_core::command::{
+    Act, BodyEdit, Command, Deed, Edit, JobStep, NewInstant, OperatorCommand,
+};
 use peeklock_core::description::QueueProperties;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{JobControl, JobDraft, JobState};
 use peeklock_core::management::Management;
-use peeklock_core::message::{Message, MessageId};
+use peeklock_core::message::{Message, Overlay};
 use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_operations::Operations;
@@ -35,10 +37,21 @@ async fn start(store: &Arc<MemoryStore>, disk: &SimulatedDisk, now: Timestamp) -
     World::start_on(store.clone(), now, |builder| builder.jobs(jobs)).await
 }
 
-/// A job that moves messages to the queue `to`, two a step. Every third has an id that is there
-/// already, so it stays.
+/// A job that moves messages to the queue `to`, two a step, and changes their bodies. Every third has
+/// an id that is there already, and every fifth no JSON as its body, so these stay.
 fn to_another_queue() -> JobDraft {
-    JobDraft { rate: 8, ..draft(matching(""), Deed::Move { to: "to".into(), edit: None }) }
+    let body = Some(BodyEdit::MergePatch(r#"{"sent":true}"#.into()));
+    let edit = Edit { changes: Overlay::of_changes([]), new_id: false, body };
+    let deed = Deed::Move { to: "to".into(), edit: Some(Arc::new(edit)) };
+    JobDraft { rate: 8, ..draft(matching(""), deed) }
+}
+
+const fn stays(id: usize) -> bool {
+    id % 3 == 0 || id % 5 == 1
+}
+
+fn body(id: usize) -> String {
+    if id % 5 == 1 { "no JSON".to_owned() } else { format!(r#"{{"id":{id}}}"#) }
 }
 
 /// Starts a broker whose job is ready.
@@ -60,7 +73,7 @@ async fn ready_with(
             world.broker.create_queue("to", ids).await.unwrap();
             let ids = (0..MESSAGES).filter(|id| id % 3 == 0).map(|id| ("to", id));
             for (queue, id) in ids.chain((0..MESSAGES).map(|id| ("q", id))) {
-                let message = Message::new("").with_message_id(format!("{id}"));
+                let message = Message::new(body(id)).with_message_id(format!("{id}"));
                 let message = world.broker.inbound(message);
                 world.call(queue, Command::Send { message }).await;
             }
@@ -76,23 +89,26 @@ fn store() -> Arc<MemoryStore> {
     Arc::new(MemoryStore::new(1, u64::MAX))
 }
 
-/// Whether each message is in the place that its id decides, once.
+/// Whether each message is in the place that its id decides, once, with the body of that place.
 async fn is_sent_once(world: &World) -> bool {
     let mut places = Vec::new();
     for queue in ["q", "to"] {
         for head in world.heads(queue).await {
-            let id = head.content.unwrap().message.message_id.unwrap();
-            places.push((id, queue));
+            let message = head.content.unwrap().message;
+            let id = message.message_id.unwrap().to_string();
+            let body = String::from_utf8(message.body.as_bytes().to_vec()).unwrap();
+            places.push((id, queue, body));
         }
     }
-    let mut expected: Vec<_> = (0..MESSAGES).map(|id| (format!("{id}").into(), "to")).collect();
-    let stay = (0..MESSAGES).filter(|id| id % 3 == 0);
-    expected.extend(stay.map(|id| (format!("{id}").into(), "q")));
-    let sorted = |mut all: Vec<(MessageId, &'static str)>| {
-        all.sort_by_key(|(id, queue)| (format!("{id:?}"), *queue));
-        all
+    let place = |id: usize| match stays(id) {
+        true => (id.to_string(), "q", body(id)),
+        false => (id.to_string(), "to", format!(r#"{{"id":{id},"sent":true}}"#)),
     };
-    sorted(places) == sorted(expected)
+    let there = (0..MESSAGES).filter(|id| id % 3 == 0).map(|id| (id.to_string(), "to", body(id)));
+    let mut expected: Vec<_> = (0..MESSAGES).map(place).chain(there).collect();
+    places.sort();
+    expected.sort();
+    places == expected
 }
 
 async fn is_moved_once(world: &World) -> bool {
@@ -109,11 +125,11 @@ async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
     acts_once(hour_later, MESSAGES as u64, async |world| is_moved_once(world).await).await;
 }
 
-/// CON-15, CON-17, CON-80: the same for messages that leave, some of which their destination
-/// refuses: each is in exactly one place.
+/// CON-15 to CON-17, CON-80: the same for messages that leave with changed bodies, some of which
+/// their destination or the change refuses: each is in exactly one place.
 #[tokio::test]
 async fn a_job_sends_each_message_once_wherever_its_broker_ends() {
-    let sent = (0..MESSAGES).filter(|id| id % 3 != 0).count() as u64;
+    let sent = (0..MESSAGES).filter(|id| !stays(*id)).count() as u64;
     acts_once(to_another_queue, sent, async |world| is_sent_once(world).await).await;
 }
 

@@ -97,7 +97,7 @@ async fn samples_are_as_the_messages_that_the_job_stores() {
         PropertyChange::Remove("gone"),
         PropertyChange::SetBroker(SettableProperty::Subject, subject.borrow()),
     ]);
-    let edit = Some(Arc::new(Edit { changes, new_id: false }));
+    let edit = Some(Arc::new(Edit { changes, new_id: false, body: None }));
     let dead = "q/$deadletterqueue";
     for deed in [
         Deed::Resubmit { to: None, edit: edit.clone() },
@@ -125,7 +125,7 @@ async fn samples_are_as_the_messages_that_the_job_stores() {
         world.run_all("q", dead_letter()).await;
     }
     // A new id is chosen when the message is sent.
-    let edit = Some(Arc::new(Edit { changes: Overlay::of_changes([]), new_id: true }));
+    let edit = Some(Arc::new(Edit { changes: Overlay::of_changes([]), new_id: true, body: None }));
     let sample = world.samples_of(dead, Deed::Resubmit { to: None, edit }).await.remove(0);
     assert_eq!(message_of(&sample).message_id, None);
     world.stop().await;

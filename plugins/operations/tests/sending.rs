@@ -368,7 +368,7 @@ async fn edit_changes_every_message_on_its_way() {
         PropertyChange::Remove("gone"),
         PropertyChange::SetBroker(SettableProperty::Subject, subject.borrow()),
     ]);
-    let edit = Some(Arc::new(Edit { changes, new_id: true }));
+    let edit = Some(Arc::new(Edit { changes, new_id: true, body: None }));
     let done = world.run_all("q", Deed::Move { to: "ids".into(), edit }).await;
     assert_eq!((done.progress.done, done.progress.failed), (2, 0), "the ids differ");
     for (.., message) in world.messages("ids").await {

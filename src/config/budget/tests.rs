@@ -75,7 +75,7 @@ fn each_row_of_the_sum_has_its_size() {
         ("checks of entities", 32_768, 0),
         ("entries that wait for the audit trail", 141_312, 0),
         ("audit trail of an ephemeral broker", 0, 0),
-        ("jobs of operators", 65_536, 0),
+        ("jobs of operators", 73_728, 0),
         ("names of clients whose links have ended", 6_144, 0),
         ("data waiting for the disk", 262_144, 0),
         ("content cache", 65_536, 0),

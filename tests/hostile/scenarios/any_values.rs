@@ -201,8 +201,10 @@ impl Values {
 
     /// Changes of each message of a job.
     fn edit(&mut self) -> Json {
-        match self.below(3) {
+        match self.below(5) {
             0 => json!({}),
+            3 => json!({ "body": self.text(20_000) }),
+            4 => json!({ "mergePatch": format!("{{\"a\":{}}}", self.below(9)), "subject": self.text(9) }),
             1 => json!({ "set": { "p": self.text(9_000) }, "remove": [self.name("r", 9, 200)] }),
             _ => json!({ "newMessageId": true, "subject": null, "timeToLive": "PT1H" }),
         }

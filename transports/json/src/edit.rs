@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use peeklock_core::command::Edit;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use peeklock_core::command::{BodyEdit, Edit};
 use peeklock_core::error::{Quoted, Rejection};
 use peeklock_core::message::{Overlay, PropertyChange, SettableProperty, Value, ValueRef};
 use peeklock_core::time::TimeSpan;
@@ -33,6 +35,15 @@ pub struct EditForm {
     /// Whether each message gets a new MessageId.
     #[serde(default, skip_serializing_if = "is_false")]
     pub new_message_id: bool,
+    /// New body, as text; the content type stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// New body, as Base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// JSON merge patch (RFC 7396) for the body, as a text, so that numbers keep their digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_patch: Option<String>,
     /// Subject.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
@@ -66,8 +77,8 @@ impl EditForm {
     /// Converts to an edit of the core; none for a form without a change.
     ///
     /// # Errors
-    /// `ArgumentError` for an empty name, a property that is named twice, and a time to live that is
-    /// not positive.
+    /// `ArgumentError` for an empty name, a property that is named twice, a time to live that is not
+    /// positive, and two new bodies.
     pub fn into_edit(self) -> Result<Option<Arc<Edit>>, Rejection> {
         let set = self.set.unwrap_or_default().0;
         let mut names = BTreeSet::new();
@@ -85,6 +96,20 @@ impl EditForm {
         {
             return Err(Rejection::argument("timeToLive must be positive"));
         }
+        let body = match (self.body, self.body_base64, self.merge_patch) {
+            (None, None, None) => None,
+            (Some(text), None, None) => Some(BodyEdit::Whole(text.into())),
+            (None, Some(text), None) => {
+                let bytes = STANDARD.decode(text);
+                let refuse = |_| Rejection::argument("bodyBase64 must be Base64");
+                Some(BodyEdit::Whole(bytes.map_err(refuse)?.into()))
+            }
+            (None, None, Some(patch)) => Some(BodyEdit::MergePatch(patch.into())),
+            _ => {
+                let text = "give one of body, bodyBase64 and mergePatch";
+                return Err(Rejection::argument(text));
+            }
+        };
         let text = |text: Option<String>| text.map_or(Value::Null, Value::from);
         let mut broker = Vec::new();
         let texts = [
@@ -110,14 +135,22 @@ impl EditForm {
         let broker =
             broker.map(|(property, value)| PropertyChange::SetBroker(*property, value.borrow()));
         let changes = Overlay::of_changes(changes.chain(broker));
-        let is_empty = changes.is_empty() && !self.new_message_id;
-        Ok((!is_empty).then(|| Arc::new(Edit { changes, new_id: self.new_message_id })))
+        let is_empty = changes.is_empty() && !self.new_message_id && body.is_none();
+        Ok((!is_empty).then(|| Arc::new(Edit { changes, new_id: self.new_message_id, body })))
     }
 }
 
 impl From<&Edit> for EditForm {
     fn from(edit: &Edit) -> Self {
         let mut form = Self { new_message_id: edit.new_id, ..Self::default() };
+        match &edit.body {
+            None => {}
+            Some(BodyEdit::MergePatch(patch)) => form.merge_patch = Some(patch.to_string()),
+            Some(BodyEdit::Whole(bytes)) => match std::str::from_utf8(bytes) {
+                Ok(text) => form.body = Some(text.to_owned()),
+                Err(_) => form.body_base64 = Some(STANDARD.encode(bytes)),
+            },
+        }
         let text = |value: ValueRef<'_>| match value {
             ValueRef::String(text) => Some(Some(text.to_owned())),
             _ => Some(None),

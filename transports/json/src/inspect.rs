@@ -321,6 +321,7 @@ names! {
         NoSession "noSession",
         Duplicate "duplicate",
         Refused "refused",
+        NotJson "notJson",
     }
 
     /// State of a job.

@@ -313,6 +313,10 @@ fn edits_come_back_as_they_were_sent() {
         r#"{"subject":"s","correlationId":null,"contentType":"text/plain","sessionId":"a"}"#,
         r#"{"timeToLive":"PT1H"}"#,
         r#"{"sessionId":null,"timeToLive":null}"#,
+        r#"{"newMessageId":true,"body":"new"}"#,
+        r#"{"body":""}"#,
+        r#"{"bodyBase64":"/w=="}"#,
+        r#"{"mergePatch":"{\"a\":12345678901234567890.5}"}"#,
     ] {
         let form: EditForm = serde_json::from_str(text).unwrap();
         let edit = form.clone().into_edit().unwrap().unwrap();
@@ -325,9 +329,11 @@ fn edits_come_back_as_they_were_sent() {
         r#"{"remove":["a","a"]}"#,
         r#"{"remove":[""]}"#,
         r#"{"timeToLive":"PT0S"}"#,
+        r#"{"body":"a","mergePatch":"{}"}"#,
+        r#"{"bodyBase64":"?"}"#,
     ] {
         let form: EditForm = serde_json::from_str(text).unwrap();
         assert!(form.into_edit().is_err(), "{text}");
     }
-    assert!(serde_json::from_str::<EditForm>(r#"{"body":"x"}"#).is_err());
+    assert!(serde_json::from_str::<EditForm>(r#"{"schedule":"x"}"#).is_err());
 }

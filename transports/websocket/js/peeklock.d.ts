@@ -1328,6 +1328,11 @@ export interface MessageEdit {
   /** Names of application properties to remove. */
   remove?: string[];
   newMessageId?: boolean;
+  /** New body of at most 16 KiB; the content type stays. Give one of these. */
+  body?: string;
+  bodyBase64?: string;
+  /** JSON merge patch (RFC 7396) for the body, as a text, so that numbers keep their digits. */
+  mergePatch?: string;
   subject?: string | null;
   correlationId?: string | null;
   contentType?: string | null;
@@ -1353,7 +1358,7 @@ export interface ActedMessage {
   readonly result:
     | "done" | "notFound" | "locked" | "wrongState" | "busy" | "expired" | "tooLarge" | "leaving"
     | "noDestination" | "destinationDisabled" | "destinationFull" | "destinationTooSmall" | "noSession"
-    | "duplicate" | "refused";
+    | "duplicate" | "refused" | "notJson";
 }
 
 /** Request for a job: `sequenceNumbers`, or `where` with `states` and `count`. */

@@ -211,7 +211,10 @@ fn counted(command: &Command) -> (u64, u64) {
                     reason.iter().chain(description).map(|text| text.len() as u64).sum()
                 }
                 Deed::Resubmit { edit, .. } | Deed::Move { edit, .. } => {
-                    edit.as_ref().map_or(0, |edit| edit.changes.as_bytes().len() as u64)
+                    edit.as_ref().map_or(0, |edit| {
+                        let body = edit.body.as_ref().map_or(0, |body| body.as_bytes().len());
+                        (edit.changes.as_bytes().len() + body) as u64
+                    })
                 }
                 Deed::Delete | Deed::Undefer | Deed::Reschedule(_) => 0,
             };

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::ids::{JobId, SequenceNumber};
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -14,6 +16,10 @@ pub const ACT_COUNT_MAX: usize = 256;
 pub const RECEIPT_COUNT_MAX: usize = 8;
 /// Maximum bytes of the changes of an [`Edit`].
 pub const EDIT_BYTES_MAX: u32 = 8 << 10;
+/// Maximum bytes of a [`BodyEdit`].
+pub const BODY_EDIT_BYTES_MAX: u32 = 16 << 10;
+/// Maximum bytes of a body to which a merge patch is applied.
+pub const PATCHED_BODY_BYTES_MAX: u32 = 256 << 10;
 /// Age from which a receipt makes way for the receipt of another job.
 pub const RECEIPT_AGE_MAX: TimeSpan = TimeSpan::from_days(1);
 
@@ -84,6 +90,17 @@ pub struct Edit {
     pub changes: Overlay,
     /// Whether each message gets a new MessageId.
     pub new_id: bool,
+    /// New body.
+    pub body: Option<BodyEdit>,
+}
+
+/// New body of a message. Its content type stays.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BodyEdit {
+    /// These bytes, in one data section.
+    Whole(Bytes),
+    /// The result of a JSON merge patch (RFC 7396), also in one data section.
+    MergePatch(Box<str>),
 }
 
 /// Way of the messages of a step to their destination.
@@ -145,6 +162,9 @@ pub enum ActResult {
     Duplicate,
     /// The destination does not take the message for another reason.
     Refused,
+    /// The body is no JSON of at most [`PATCHED_BODY_BYTES_MAX`] bytes, so that a merge patch does not
+    /// apply to it.
+    NotJson,
 }
 
 /// Result of a step for the message of a number.
@@ -175,6 +195,26 @@ pub struct Receipt {
     pub messages: Vec<ActedMessage>,
 }
 
+impl Edit {
+    /// Bytes of the changes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let body = self.body.as_ref().map_or(0, |body| body.as_bytes().len() as u64);
+        u64::from(self.changes.size_bytes()) + body
+    }
+}
+
+impl BodyEdit {
+    /// The new body, or the text of the patch.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Whole(bytes) => bytes,
+            Self::MergePatch(patch) => patch.as_bytes(),
+        }
+    }
+}
+
 impl NewInstant {
     /// Returns the new instant of a message that is scheduled for `current`.
     #[must_use]
@@ -191,7 +231,7 @@ impl NewInstant {
 
 impl ActResult {
     /// All results, in the order of their codes in receipts.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Done,
         Self::NotFound,
         Self::Locked,
@@ -207,6 +247,7 @@ impl ActResult {
         Self::NoSession,
         Self::Duplicate,
         Self::Refused,
+        Self::NotJson,
     ];
 }
 
@@ -220,7 +261,7 @@ impl Deed {
                 (bytes(reason) + bytes(description)) as u64
             }
             Self::Resubmit { edit, .. } | Self::Move { edit, .. } => {
-                edit.as_ref().map_or(0, |edit| u64::from(edit.changes.size_bytes()))
+                edit.as_ref().map_or(0, |edit| edit.bytes())
             }
             Self::Delete | Self::Undefer | Self::Reschedule(_) => 0,
         }

@@ -285,6 +285,18 @@ impl Content {
         Self { bytes: bytes.into(), layout }
     }
 
+    /// This content with one data section as its body. All other bytes are kept (CON-16).
+    #[must_use]
+    pub fn with_body(&self, body: &[u8]) -> Self {
+        let (before, footer) = (self.between(0, self.layout.body_at), self.sections().footer);
+        let mut bytes = Vec::with_capacity(before.len() + 8 + body.len() + footer.len());
+        bytes.extend_from_slice(before);
+        bytes.extend_from_slice(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::DATA]);
+        codec::binary(&mut bytes, body);
+        bytes.extend_from_slice(footer);
+        Self { bytes: bytes.into(), layout: self.layout }
+    }
+
     /// The number of bytes that the message id adds, if it has the form of an id from a broker. The
     /// sender's message was smaller by this number.
     #[must_use]

@@ -13,6 +13,7 @@ mod content;
 mod content_head;
 mod envelope;
 mod header_sizes;
+mod merge_patch;
 mod overlay;
 mod settable;
 mod value;
@@ -30,6 +31,7 @@ pub use self::content::{Content, Sections};
 pub use self::content_head::{BodyKind, BodySection, ContentHead, FoundSection, find_section};
 pub use self::envelope::{Defect, Envelope, PropertyLimits};
 pub use self::header_sizes::HeaderSizes;
+pub use self::merge_patch::MergePatch;
 pub use self::overlay::{
     DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, Overlay, PropertyChange,
 };

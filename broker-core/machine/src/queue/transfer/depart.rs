@@ -129,7 +129,11 @@ impl Queue {
                 self.transfers.block_until(exit, ctx.stage);
                 NextOffer::Continue
             }
-            Departure::NotTried | Departure::Unknown | Departure::Duplicate => {
+            // The last two are results of jobs, which `job.rs` applies.
+            Departure::NotTried
+            | Departure::Unknown
+            | Departure::Duplicate
+            | Departure::NotJson => {
                 self.thaw(sequence);
                 NextOffer::After(RETRY)
             }

@@ -153,6 +153,7 @@ fn result_of(departure: &Departure) -> Option<ActResult> {
     let rejection = match departure {
         Departure::NotAdmitted(rejection) => rejection,
         Departure::Duplicate => return Some(ActResult::Duplicate),
+        Departure::NotJson => return Some(ActResult::NotJson),
         Departure::Refused { .. } => return Some(ActResult::Refused),
         Departure::Taken
         | Departure::Delivered

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use peeklock_machine::Machine as _;
 use peeklock_machine::queue::Queue;
 use peeklock_model::command::{
-    Act, Command, Deed, Drain, Edit, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
+    Act, BodyEdit, Command, Deed, Drain, Edit, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
     RuleCommand, SessionCommand, SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_model::inspect::{
@@ -250,7 +250,8 @@ impl Random {
                 to: "elsewhere".into(),
                 edit: self.one_in(2).then(|| {
                     let changes = Overlay::encode(&[("p".to_owned(), self.text(500).into())]);
-                    Arc::new(Edit { changes: changes.unwrap(), new_id: true })
+                    let body = self.one_in(2).then(|| BodyEdit::MergePatch(self.text(500).into()));
+                    Arc::new(Edit { changes: changes.unwrap(), new_id: true, body })
                 }),
             },
             1 => Deed::DeadLetter {

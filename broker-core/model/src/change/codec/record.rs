@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::VERSION;
 use super::reader::{Read, Reader, write_optional_text, write_text};
-use crate::command::{ActResult, ActedMessage, Edit, JobStep, Receipt, Route};
+use crate::command::{ActResult, ActedMessage, BodyEdit, Edit, JobStep, Receipt, Route};
 use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -135,6 +135,10 @@ pub fn read_peer_record(value: &[u8]) -> Read<PeerRecord> {
 /// Version of a receipt whose messages have a route.
 const ROUTED: u8 = VERSION + 1;
 
+/// Marks of an edit with a new body, in addition to the number of the edit.
+const WHOLE_BODY: u8 = 4;
+const MERGE_PATCH: u8 = 8;
+
 /// Writes the receipt of a job.
 pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
     value.push(if receipt.route.is_some() { ROUTED } else { VERSION });
@@ -146,10 +150,19 @@ pub fn write_receipt(receipt: &Receipt, value: &mut Vec<u8>) {
         value.push(u8::from(*is_resubmit));
         write_optional_text(to.as_deref(), value);
         let changes = edit.as_ref().map(|edit| edit.changes.as_bytes());
-        let length = changes.map_or(0, |changes| u32::try_from(changes.len()).unwrap_or(u32::MAX));
-        value.push(edit.as_ref().map_or(0, |edit| 1 + u8::from(edit.new_id)));
-        value.extend_from_slice(&length.to_be_bytes());
-        value.extend_from_slice(changes.map_or(&[], |changes| changes));
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let body = edit.as_ref().and_then(|edit| edit.body.as_ref());
+        let mark = match body {
+            None => 0,
+            Some(BodyEdit::Whole(_)) => WHOLE_BODY,
+            Some(BodyEdit::MergePatch(_)) => MERGE_PATCH,
+        };
+        value.push(edit.as_ref().map_or(0, |edit| 1 + u8::from(edit.new_id) + mark));
+        let changes = changes.map_or(&[][..], |changes| &**changes);
+        for bytes in std::iter::once(changes).chain(body.map(BodyEdit::as_bytes)) {
+            value.extend_from_slice(&length(bytes));
+            value.extend_from_slice(bytes);
+        }
     }
     for message in &receipt.messages {
         value.extend_from_slice(&message.sequence.0.to_be_bytes());
@@ -171,10 +184,23 @@ pub fn read_receipt(job: JobId, value: &[u8]) -> Read<Receipt> {
         true => {
             let is_resubmit = reader.switch()?;
             let to = reader.optional_text()?.map(Into::into);
-            let (has_edit, length) = (reader.u8()?, reader.u32()?);
+            let (marks, length) = (reader.u8()?, reader.u32()?);
             let changes = Bytes::copy_from_slice(reader.take(length as usize)?);
-            let edit = (has_edit > 0)
-                .then(|| Edit { changes: Overlay::from_bytes(changes), new_id: has_edit > 1 });
+            let body = match marks & (WHOLE_BODY | MERGE_PATCH) {
+                0 => None,
+                mark => {
+                    let length = reader.u32()?;
+                    let bytes = reader.take(length as usize)?;
+                    Some(match mark {
+                        MERGE_PATCH => BodyEdit::MergePatch(
+                            std::str::from_utf8(bytes).map_err(|_| "a patch is no text")?.into(),
+                        ),
+                        _ => BodyEdit::Whole(Bytes::copy_from_slice(bytes)),
+                    })
+                }
+            };
+            let (changes, new_id) = (Overlay::from_bytes(changes), marks & 2 != 0);
+            let edit = (marks > 0).then(|| Edit { changes, new_id, body });
             Some(Route { to, is_resubmit, edit: edit.map(Arc::new) })
         }
         false => None,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::change::slot::{Mark, Marks, Slot, SlotState};
-use crate::command::{ActResult, ActedMessage, Edit, JobStep, Receipt, Route};
+use crate::command::{ActResult, ActedMessage, BodyEdit, Edit, JobStep, Receipt, Route};
 use crate::description::{
     EntityStatus, Jitter, QueueDescription, RetryKind, RetryPolicy, SessionRetryOrder,
     SubscriptionDescription, TopicDescription,
@@ -230,11 +230,17 @@ fn receipts_stay_readable() {
     assert_eq!(written, golden);
     assert_eq!(read_receipt(job, golden), Ok(receipt.clone()));
     assert!(read_receipt(job, &golden[..golden.len() - 1]).is_err());
-    assert!(read_receipt(job, &[&golden[..golden.len() - 1], b"\x0f"].concat()).is_err());
-    let edit = Edit { changes: crate::message::Overlay::from_bytes("xy".into()), new_id: true };
+    assert!(read_receipt(job, &[&golden[..golden.len() - 1], b"\x10"].concat()).is_err());
+    let changes = crate::message::Overlay::from_bytes("xy".into());
+    let edit = Edit { changes, new_id: true, body: None };
+    let body = Some(BodyEdit::Whole("b".into()));
+    let whole = Edit { new_id: false, body, ..edit.clone() };
+    let patch = Edit { body: Some(BodyEdit::MergePatch("{}".into())), ..edit.clone() };
     for (to, edit, written_to) in [
         (Some("q"), None, &b"\x01\0\0\0\x01q\0\0\0\0\0"[..]),
         (None, Some(edit), b"\0\0\0\0\0\x02\0\0\0\x02xy"),
+        (None, Some(whole), b"\0\0\0\0\0\x05\0\0\0\x02xy\0\0\0\x01b"),
+        (None, Some(patch), b"\0\0\0\0\0\x0a\0\0\0\x02xy\0\0\0\x02{}"),
     ] {
         let edit = edit.map(std::sync::Arc::new);
         let route = Some(Route { to: to.map(Into::into), is_resubmit: true, edit });

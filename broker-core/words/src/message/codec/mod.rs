@@ -23,7 +23,7 @@ pub(super) use self::section::{
 };
 pub(super) use self::value::{PropertyEntry, entries, read_value, read_value_ref};
 pub(super) use self::write::{
-    Compound, compound, compound_bytes, empty_list, id, symbol, text, write_value,
+    Compound, binary, compound, compound_bytes, empty_list, id, symbol, text, write_value,
 };
 pub(super) use crate::amqp::{Reader, Scalar, code, descriptor};
 
