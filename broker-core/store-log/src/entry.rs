@@ -8,6 +8,10 @@ use crate::LogPosition;
 
 const NO_CONTENT: u32 = u32::MAX;
 const LARGE: u32 = 1 << 31;
+/// Marks a content that is not large, and belongs to the record although it is not behind it.
+const APART: u32 = 1 << 30;
+
+const _: () = assert!(crate::PART_BYTES < APART as usize, "lengths of other contents have no mark");
 
 /// The positions of a key's record and content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +20,7 @@ pub struct IndexEntry {
     pub record: LogPosition,
     /// The content, with its checksum. For a large content, the payload of the first part.
     pub content: LogPosition,
-    /// Length of the content; the highest bit marks a large one.
+    /// Length of the content, with [`LARGE`] or [`APART`].
     content_bytes: u32,
     /// Length of the record without an embedded content.
     pub record_bytes: u32,
@@ -52,7 +56,11 @@ impl IndexEntry {
     /// Length of the content, if there is one.
     #[must_use]
     pub const fn content_length(&self) -> Option<u32> {
-        if self.content_bytes == NO_CONTENT { None } else { Some(self.content_bytes & !LARGE) }
+        match self.content_bytes {
+            NO_CONTENT => None,
+            large if large & LARGE != 0 => Some(large & !LARGE),
+            other => Some(other & !APART),
+        }
     }
 
     /// Whether the content is in parts.
@@ -68,9 +76,21 @@ impl IndexEntry {
         Some(ContentAt { place: self.content, length, is_large: self.is_large() })
     }
 
-    /// Whether the content is embedded in the record.
+    /// The entry of a record whose content belongs to it, but lies in another place.
+    #[must_use]
+    pub const fn with_content_apart(mut self) -> Self {
+        if self.content_bytes & LARGE == 0 {
+            self.content_bytes |= APART;
+        }
+        self
+    }
+
+    /// Whether the content belongs to the record: it is embedded, or apart.
     #[must_use]
     pub fn holds_content(&self) -> bool {
+        if self.content_bytes & (LARGE | APART) == APART {
+            return true;
+        }
         let LogPosition { segment, offset } = self.record;
         let embedded = LogPosition { segment, offset: offset.saturating_add(self.record_bytes) };
         self.content_length().is_some() && !self.is_large() && self.content == embedded

@@ -36,7 +36,7 @@ pub use pending::PendingOps;
 pub use position::{Fields, Flaw, LogPosition, put};
 pub use record::{
     CONTENT_HEAD, LogRecord, PART_BYTES, PLACE_BYTES, RECORD_HEAD_MAX, REMOVAL_HEAD, Reading,
-    RecordContent, RecordReader, Version, part_count, read_content, write_length,
+    RecordContent, RecordReader, Version, part_count, read_content, write_content, write_length,
 };
 pub use replay::{ReplayOp, content_behind, content_of, op, op_in_log, records};
 pub use segments::{LogSegment, SegmentState, Segments};

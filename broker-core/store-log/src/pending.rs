@@ -52,6 +52,16 @@ impl PendingOps {
         self.contents.get_or_insert_with(|| PendingContents::of(&self.ops)).content(key)
     }
 
+    /// Adds `by` to the offset of each record from operation `from` on. A store that writes contents
+    /// before their records knows the places of the records last.
+    pub fn move_records(&mut self, from: usize, by: u32) {
+        for op in self.ops.iter_mut().skip(from) {
+            if let Op::Put { entry, .. } = op {
+                entry.record.offset = entry.record.offset.saturating_add(by);
+            }
+        }
+    }
+
     /// Removes all operations.
     pub fn clear(&mut self) {
         (self.contents, self.recent) = (None, None);

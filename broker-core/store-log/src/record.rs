@@ -166,9 +166,18 @@ const PACKED: u8 = 1 << 4;
 const FORM_BITS: u8 = PACKED | CONTENT_PARTS << CONTENT_SHIFT | KIND_BITS;
 
 impl LogRecord<'_> {
-    /// Appends the record. Returns its length without an embedded content, which is the distance to
-    /// the content's checksum.
+    /// Appends the record with its content, if it embeds one. Returns its length without it, which is
+    /// the distance to the content's checksum.
     pub fn write(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
+        let length = self.write_cut(buffer, seed);
+        if let Self::Put { content: RecordContent::Here(bytes), .. } = self {
+            write_content(bytes, buffer, seed);
+        }
+        length
+    }
+
+    /// Appends the record without a content that it embeds. Returns its length.
+    pub fn write_cut(&self, buffer: &mut Vec<u8>, seed: u32) -> u32 {
         let start = buffer.len();
         let nothing = &RecordContent::None;
         let (kind, key, value, content): (u8, &[u8], &[u8], _) = match self {
@@ -201,13 +210,14 @@ impl LogRecord<'_> {
         let covered = buffer.get(start + CHECKSUM..).unwrap_or_default();
         let checksum = crc32c_append(seed, covered);
         put(buffer, start, &checksum.to_le_bytes());
-        let length = u32::try_from(buffer.len() - start).unwrap_or(u32::MAX);
-        if let RecordContent::Here(bytes) = content {
-            buffer.extend_from_slice(&crc32c_append(seed, bytes).to_le_bytes());
-            buffer.extend_from_slice(bytes);
-        }
-        length
+        u32::try_from(buffer.len() - start).unwrap_or(u32::MAX)
     }
+}
+
+/// Appends a content, after its checksum.
+pub fn write_content(content: &[u8], buffer: &mut Vec<u8>, seed: u32) {
+    buffer.extend_from_slice(&crc32c_append(seed, content).to_le_bytes());
+    buffer.extend_from_slice(content);
 }
 
 /// Appends a length or a distance with seven bits per byte.
