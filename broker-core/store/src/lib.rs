@@ -71,7 +71,7 @@ impl StoreError {
 /// Names an independent sequence of a store. The number of shards is fixed when the store is
 /// created. A space belongs to one shard, whose batches alone write it; others may remove keys from
 /// it with [`Record::DeleteIn`]. Two spaces have the records of the whole store and belong to no
-/// shard: 0, and 2^63.
+/// shard: 0, and 2^63. Their records have no contents.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Shard(pub u16);
 

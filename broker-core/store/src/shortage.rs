@@ -24,6 +24,15 @@ pub enum Shortage {
         /// Bytes that it may hold.
         capacity_bytes: u64,
     },
+    /// The store in a database holds as much as its configuration allows.
+    Database {
+        /// Bytes that it holds.
+        stored_bytes: u64,
+        /// Bytes that it may hold.
+        capacity_bytes: u64,
+    },
+    /// The database reports that its disk is full.
+    DatabaseDisk,
     /// The memory of a store without a disk is used up.
     Memory {
         /// Bytes that it holds.
@@ -46,6 +55,10 @@ impl Shortage {
                 "receive or purge messages, free space on the disk, or lower `journal.free_bytes_min`"
             }
             Self::Capacity { .. } => "receive or purge messages, or raise `journal.capacity_bytes`",
+            Self::Database { .. } => {
+                "receive or purge messages, or raise `store.postgres.capacity_bytes`"
+            }
+            Self::DatabaseDisk => "receive or purge messages, or free space on that disk",
             Self::Memory { .. } => {
                 "receive or purge messages, or raise `server.ephemeral_bytes_max`"
             }
@@ -71,6 +84,12 @@ impl fmt::Display for Shortage {
                  (`journal.capacity_bytes`)",
                 at(directory)
             ),
+            Self::Database { stored_bytes, capacity_bytes } => write!(
+                f,
+                "the database holds {stored_bytes} of at most {capacity_bytes} bytes \
+                 (`store.postgres.capacity_bytes`)"
+            ),
+            Self::DatabaseDisk => f.write_str("the disk of the database is full"),
             Self::Memory { stored_bytes, capacity_bytes } => write!(
                 f,
                 "the store in memory holds {stored_bytes} of at most {capacity_bytes} bytes \

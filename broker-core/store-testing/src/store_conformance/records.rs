@@ -240,7 +240,7 @@ fn random_load(subject: &Subject<'_>) {
     for _ in 0..300 {
         let mut batch = Batch::default();
         for _ in 0..random.between(1, 12) {
-            let at = key(random.below(3), &[u8::try_from(random.below(40)).unwrap_or(0)]);
+            let at = key(random.between(1, 3), &[u8::try_from(random.below(40)).unwrap_or(0)]);
             let filling = random.bits().to_be_bytes().to_vec();
             match random.below(6) {
                 0 => {
@@ -259,7 +259,7 @@ fn random_load(subject: &Subject<'_>) {
                 }
                 3 => {
                     let source =
-                        key(random.below(3), &[u8::try_from(random.below(40)).unwrap_or(0)]);
+                        key(random.between(1, 3), &[u8::try_from(random.below(40)).unwrap_or(0)]);
                     let shared = expected.get(&source).and_then(|(_, content)| content.clone());
                     if shared.is_some() {
                         batch.put_content_of(&at, &source, |to| to.push(2));
@@ -273,7 +273,7 @@ fn random_load(subject: &Subject<'_>) {
             }
         }
         if random.one_in(60) {
-            let space = random.below(3);
+            let space = random.between(1, 3);
             batch.delete_prefix(&Key::of_space(space));
             expected.retain(|key, _| !key.as_bytes().starts_with(&space.to_be_bytes()));
         }
@@ -281,7 +281,7 @@ fn random_load(subject: &Subject<'_>) {
     }
     subject.check_twice(owner, |store| {
         let mut count = 0;
-        for space in 0..3 {
+        for space in 1..=3 {
             for (key, value) in scan(store, &Key::of_space(space)) {
                 let Some(key) = Key::from_bytes(&key) else { unreachable!("a key came back") };
                 let (expected_value, expected_content) = &expected[&key];
