@@ -1,0 +1,162 @@
+//! Settings of the store, and the connections that they allow.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use peeklock_store::StoreError;
+use peeklock_tls::CertificateDer;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+/// Settings of a store in PostgreSQL.
+#[derive(Clone)]
+pub struct PostgresConfig {
+    /// Address of the database: `postgres://user@host1,host2/name`, or words such as `host=... user=...`.
+    pub url: String,
+    /// Password, if the address has none.
+    pub password: Option<String>,
+    /// Trusted authorities in addition to the ones of the system.
+    pub authorities: Vec<CertificateDer<'static>>,
+    /// Maximum bytes of records and contents. Sends over it are refused.
+    pub capacity_bytes: u64,
+    /// Memory for cached contents.
+    pub cache_bytes: u64,
+    /// Number of shards of a new store. An existing one keeps its number.
+    pub shard_count: u16,
+    /// Bytes of a table of the log. Freed space returns table by table.
+    pub leaf_bytes: u64,
+    /// Accepts a server that may lose acknowledged data, and connections without TLS.
+    pub i_know: bool,
+}
+
+/// Time to reach one address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time after which a silent connection is tested, and after which it counts as lost.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const LOST_AFTER: Duration = Duration::from_secs(10);
+
+impl Default for PostgresConfig {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            password: None,
+            authorities: Vec::new(),
+            capacity_bytes: u64::MAX,
+            cache_bytes: 64 << 20,
+            shard_count: 32,
+            leaf_bytes: 16 << 20,
+            i_know: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PostgresConfig(hidden)")
+    }
+}
+
+impl PostgresConfig {
+    /// Checks the address, without connecting.
+    ///
+    /// # Errors
+    /// If it is not usable, with the reason and the remedy.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.connection().map(drop)
+    }
+
+    /// The parameters of connections.
+    pub(crate) fn connection(&self) -> Result<tokio_postgres::Config, StoreError> {
+        let mut config: tokio_postgres::Config = self.url.parse().map_err(|_| {
+            unusable(
+                "the address of the database is not valid; write it as \
+                 postgres://user@host:5432/database",
+            )
+        })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(unusable("the address of the database names no host"));
+        }
+        if let Some(password) = &self.password
+            && config.get_password().is_none()
+        {
+            config.password(password);
+        }
+        if !self.i_know && !is_on_this_machine(&config) {
+            if config.get_ssl_mode() == SslMode::Disable {
+                return Err(unusable(
+                    "the database is on another machine, and `sslmode=disable` sends messages and \
+                     the password unencrypted; remove it, or set `store.postgres.i_know`",
+                ));
+            }
+            config.ssl_mode(SslMode::Require);
+        }
+        config
+            .application_name("peeklock")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(LOST_AFTER)
+            .keepalives(true)
+            .keepalives_idle(KEEPALIVE)
+            .keepalives_interval(KEEPALIVE)
+            .keepalives_retries(2)
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Ok(config)
+    }
+}
+
+/// Number of servers that an address names.
+pub fn server_count(config: &tokio_postgres::Config) -> usize {
+    config.get_hosts().len().max(config.get_hostaddrs().len())
+}
+
+/// Whether no byte of a connection leaves the machine.
+fn is_on_this_machine(config: &tokio_postgres::Config) -> bool {
+    let is_local = |host: &Host| match host {
+        Host::Tcp(name) => {
+            name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    };
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(is_local),
+        addresses => addresses.iter().all(IpAddr::is_loopback),
+    }
+}
+
+fn unusable(text: &str) -> StoreError {
+    StoreError::Failed(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str, i_know: bool) -> Result<SslMode, String> {
+        let config = PostgresConfig { url: url.to_owned(), i_know, ..PostgresConfig::default() };
+        let connection = config.connection().map_err(|error| error.to_string())?;
+        Ok(connection.get_ssl_mode())
+    }
+
+    /// CLU-48: connections that leave the machine use TLS.
+    #[test]
+    fn connections_to_other_machines_need_tls() {
+        for local in ["postgres://127.0.0.1/a", "postgres://[::1]/a", "host=/run/postgresql"] {
+            assert_eq!(mode(local, false), Ok(SslMode::Prefer), "{local}");
+        }
+        for remote in ["postgres://db.example.com/a", "postgres://127.0.0.1,10.0.0.7/a"] {
+            assert_eq!(mode(remote, false), Ok(SslMode::Require), "{remote}");
+            assert_eq!(mode(remote, true), Ok(SslMode::Prefer), "{remote}");
+        }
+        let open = "postgres://db.example.com/a?sslmode=disable";
+        assert!(mode(open, false).is_err_and(|text| text.contains("store.postgres.i_know")));
+        assert_eq!(mode(open, true), Ok(SslMode::Disable));
+    }
+
+    /// SEC-22: neither errors nor debug output show the password.
+    #[test]
+    fn password_is_not_shown() {
+        let url = "postgres://user:secret@host:nonsense/a".to_owned();
+        let config = PostgresConfig { url, ..PostgresConfig::default() };
+        assert!(!config.check().unwrap_err().to_string().contains("secret"));
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,192 @@
+//! The tables and functions of the store.
+
+use peeklock_store::StoreError;
+
+use crate::leaf::{slot_of, table_of};
+use crate::session::{Connection, store_error};
+
+/// The format of stored data.
+pub const FORMAT: i32 = 1;
+
+/// Everything but the leaves, which are made when a shard needs them. Two brokers that start on an
+/// empty database make one store: the first statement lets one broker go on at a time.
+const SCHEMA: &str = "
+BEGIN;
+SELECT pg_advisory_xact_lock(1885693291, 1);
+CREATE TABLE IF NOT EXISTS cluster (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    format int NOT NULL,
+    shards int NOT NULL
+);
+CREATE TABLE IF NOT EXISTS shards (
+    shard int PRIMARY KEY,
+    epoch bigint NOT NULL,
+    owner bigint NOT NULL,
+    since timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS shared (key bytea PRIMARY KEY, value bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS removed (
+    shard int NOT NULL,
+    by_shard int NOT NULL,
+    by_id bigint NOT NULL,
+    keys bytea[] NOT NULL,
+    PRIMARY KEY (shard, by_shard, by_id)
+);
+CREATE OR REPLACE FUNCTION recycle(of_shard int, held bigint, leaf text, below bigint)
+RETURNS text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE is_used boolean;
+BEGIN
+    PERFORM 1 FROM shards WHERE shard = of_shard AND epoch = held FOR SHARE;
+    IF NOT FOUND THEN RETURN 'fenced'; END IF;
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I WHERE id >= $1)', leaf) INTO is_used USING below;
+    IF is_used THEN RETURN 'used'; END IF;
+    EXECUTE format('TRUNCATE %I', leaf);
+    RETURN 'free';
+END $$;
+CREATE OR REPLACE FUNCTION amend(
+    expected bytea[], expected_values bytea[], put bytea[], put_values bytea[], gone bytea[],
+    gone_from bytea[], gone_to bytea[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    -- One amendment at a time: the next statements see the rows of the last one.
+    PERFORM 1 FROM cluster FOR UPDATE;
+    IF EXISTS (
+        SELECT 1 FROM unnest(expected, expected_values) AS e(key, value)
+        LEFT JOIN shared s ON s.key = e.key WHERE s.value IS DISTINCT FROM e.value
+    ) THEN RETURN false; END IF;
+    DELETE FROM shared s USING unnest(gone_from, gone_to) AS p(a, b)
+        WHERE s.key >= p.a AND (p.b IS NULL OR s.key < p.b);
+    DELETE FROM shared WHERE key = ANY (gone);
+    INSERT INTO shared SELECT * FROM unnest(put, put_values)
+        ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
+    RETURN true;
+END $$;
+COMMIT;";
+
+/// Makes missing tables. Checks the format, and returns the number of shards.
+pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, StoreError> {
+    let client = &connection.client;
+    let failed = |error: tokio_postgres::Error| store_error(&error);
+    client.batch_execute(SCHEMA).await.map_err(failed)?;
+    let count = i32::from(shard_count);
+    client
+        .execute(
+            "INSERT INTO cluster (format, shards) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            &[&FORMAT, &count],
+        )
+        .await
+        .map_err(failed)?;
+    let row = client.query_one("SELECT format, shards FROM cluster", &[]).await.map_err(failed)?;
+    let (format, shards) = (row.get::<_, i32>(0), row.get::<_, i32>(1));
+    if format != FORMAT {
+        return Err(StoreError::Failed(
+            format!(
+                "the database has format {format}, and this version knows {FORMAT}; use a newer one"
+            )
+            .into(),
+        ));
+    }
+    client
+        .execute(
+            "INSERT INTO shards (shard, epoch, owner) SELECT n, 0, 0 FROM generate_series(0, $1 - 1) n \
+             ON CONFLICT DO NOTHING",
+            &[&shards],
+        )
+        .await
+        .map_err(failed)?;
+    u16::try_from(shards).map_err(|_| StoreError::Damaged("table `cluster`: shards".into()))
+}
+
+/// The numbers of all leaf tables.
+pub async fn slots(connection: &Connection) -> Result<Vec<i32>, StoreError> {
+    const TABLES: &str = "SELECT relname::text FROM pg_class WHERE relkind = 'r' \
+        AND relnamespace = current_schema()::regnamespace AND relname LIKE 'log\\_%'";
+    let rows = connection.client.query(TABLES, &[]).await.map_err(|error| store_error(&error))?;
+    let mut slots: Vec<i32> =
+        rows.iter().filter_map(|row| slot_of(row.get::<_, &str>(0))).collect();
+    slots.sort_unstable();
+    Ok(slots)
+}
+
+/// Makes a leaf table. Heads stay in the row, and bodies are stored apart without compression. No
+/// row is deleted one by one, so there is nothing to vacuum.
+pub fn create_leaf(slot: i32) -> String {
+    let table = table_of(slot);
+    format!(
+        "CREATE TABLE IF NOT EXISTS {table} (id bigint PRIMARY KEY, head bytea NOT NULL, \
+             body bytea NOT NULL) WITH (autovacuum_enabled = false, toast_tuple_target = 8160, \
+             toast.autovacuum_enabled = false);
+         ALTER TABLE {table} ALTER head SET STORAGE MAIN, ALTER body SET STORAGE EXTERNAL;"
+    )
+}
+
+/// The append of rows to a leaf, which stores them only if the epochs are in force.
+///
+/// Parameters: shards and epochs; ids, heads and bodies of the rows.
+pub fn append(table: &str) -> String {
+    format!(
+        "{}, {} SELECT (SELECT n FROM fenced) = cardinality($1), (SELECT count(*) FROM stored)",
+        FENCE,
+        insert(table)
+    )
+}
+
+/// As [`append`], with changes in other tables. Further parameters: shards, batch ids and keys of
+/// removals elsewhere; of removals that are now in the log of the first shard, the shards and ids
+/// of their batches; keys and values of shared records; removed keys; and removed ranges.
+pub fn append_more(table: &str) -> String {
+    format!(
+        "{FENCE}, {}, elsewhere AS (
+            INSERT INTO removed SELECT r.shard, ($1::int[])[1], r.id, ARRAY(
+                SELECT k.key FROM unnest($8::int[], $9::bytea[]) AS k(place, key)
+                WHERE k.place = r.place)
+            FROM unnest($6::int[], $7::bigint[]) WITH ORDINALITY AS r(shard, id, place)
+            WHERE (SELECT n FROM fenced) = cardinality($1)),
+        taken_over AS (
+            DELETE FROM removed d USING unnest($10::int[], $11::bigint[]) AS t(shard, id)
+            WHERE d.shard = ($1::int[])[1] AND d.by_shard = t.shard AND d.by_id = t.id
+            AND (SELECT n FROM fenced) = cardinality($1)),
+        put AS (
+            INSERT INTO shared SELECT s.key, s.value FROM unnest($12::bytea[], $13::bytea[])
+                AS s(key, value) WHERE (SELECT n FROM fenced) = cardinality($1)
+            ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value),
+        gone AS (
+            DELETE FROM shared s WHERE (SELECT n FROM fenced) = cardinality($1)
+            AND NOT s.key = ANY ($12) AND (s.key = ANY ($14::bytea[]) OR EXISTS (
+                SELECT 1 FROM unnest($15::bytea[], $16::bytea[]) AS p(a, b)
+                WHERE s.key >= p.a AND (p.b IS NULL OR s.key < p.b))))
+        SELECT (SELECT n FROM fenced) = cardinality($1), (SELECT count(*) FROM stored)",
+        insert(table)
+    )
+}
+
+/// Counts the shards that are still owned, and keeps them so until the commit.
+const FENCE: &str = "WITH fenced AS (SELECT count(*) AS n FROM (
+    SELECT 1 FROM shards s JOIN unnest($1::int[], $2::bigint[]) AS h(shard, epoch)
+    ON s.shard = h.shard AND s.epoch = h.epoch FOR SHARE OF s) AS held)";
+
+fn insert(table: &str) -> String {
+    format!(
+        "stored AS (INSERT INTO {table} (id, head, body) SELECT r.id, r.head, r.body
+            FROM unnest($3::bigint[], $4::bytea[], $5::bytea[]) AS r(id, head, body)
+            WHERE (SELECT n FROM fenced) = cardinality($1) RETURNING 1)"
+    )
+}
+
+/// The rows that have bytes from a position on, with their bodies. Parameters: ids of the first
+/// position and of the end.
+pub fn read_rows(table: &str) -> String {
+    format!(
+        "SELECT id, head, body FROM {table} WHERE id >= coalesce((SELECT max(id) FROM {table} \
+         WHERE id <= $1), $1) AND id < $2 ORDER BY id"
+    )
+}
+
+/// Heads from the row with a position on. Parameters: id of the position, and their number.
+pub fn read_heads(table: &str) -> String {
+    format!(
+        "SELECT id, head FROM {table} WHERE id >= coalesce((SELECT max(id) FROM {table} \
+         WHERE id <= $1), $1) ORDER BY id LIMIT $2"
+    )
+}
