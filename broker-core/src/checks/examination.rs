@@ -95,12 +95,15 @@ impl Examination<'_> {
         }
         if let Some(shortage) = self.shared.store.shortage(ROOM_MIN) {
             let is_short = match &shortage {
-                Shortage::Disk { .. } => true,
+                Shortage::Disk { .. } | Shortage::DatabaseDisk | Shortage::DatabaseTables => true,
                 // A small store is nearly full from 80 % on.
                 Shortage::Capacity { stored_bytes, capacity_bytes, .. }
+                | Shortage::Database { stored_bytes, capacity_bytes }
                 | Shortage::Memory { stored_bytes, capacity_bytes } => {
                     is_high(*stored_bytes, *capacity_bytes)
                 }
+                // The probe reports it.
+                Shortage::DatabaseAway { .. } => false,
             };
             if is_short {
                 self.add(CheckKind::DiskNearlyFull, &none, shortage.to_string());

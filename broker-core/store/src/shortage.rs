@@ -33,6 +33,13 @@ pub enum Shortage {
     },
     /// The database reports that its disk is full.
     DatabaseDisk,
+    /// A shard of the store in a database has the maximum number of tables.
+    DatabaseTables,
+    /// The database cannot be used at present.
+    DatabaseAway {
+        /// The last error.
+        problem: Arc<str>,
+    },
     /// The memory of a store without a disk is used up.
     Memory {
         /// Bytes that it holds.
@@ -59,6 +66,8 @@ impl Shortage {
                 "receive or purge messages, or raise `store.postgres.capacity_bytes`"
             }
             Self::DatabaseDisk => "receive or purge messages, or free space on that disk",
+            Self::DatabaseTables => "receive or purge messages",
+            Self::DatabaseAway { .. } => "start the database, or correct the reason of the error",
             Self::Memory { .. } => {
                 "receive or purge messages, or raise `server.ephemeral_bytes_max`"
             }
@@ -90,6 +99,12 @@ impl fmt::Display for Shortage {
                  (`store.postgres.capacity_bytes`)"
             ),
             Self::DatabaseDisk => f.write_str("the disk of the database is full"),
+            Self::DatabaseTables => {
+                f.write_str("a shard of the database has the maximum number of tables")
+            }
+            Self::DatabaseAway { problem } => {
+                write!(f, "the database cannot be used at present: {problem}")
+            }
             Self::Memory { stored_bytes, capacity_bytes } => write!(
                 f,
                 "the store in memory holds {stored_bytes} of at most {capacity_bytes} bytes \
