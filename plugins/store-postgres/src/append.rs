@@ -7,11 +7,12 @@ use bytes::Bytes;
 use peeklock_record::{Batch, ContentOp, Key, Record, SPACE_BYTES, space_of};
 use peeklock_store_log::{
     CONTENT_HEAD, ContentAt, IndexEntry, LogPosition, LogRecord, LogSegment as _, Op, PART_BYTES,
-    PLACE_BYTES, PendingOps, RECORD_HEAD_MAX, RecordContent, write_content,
+    PLACE_BYTES, PartPositions, PendingOps, RECORD_HEAD_MAX, RecordContent, write_content,
 };
 
 use crate::leaf::{Leaf, LeafIndex};
 use crate::row::{BODY_BYTES_MAX, HEAD_BYTES_MAX, META_BYTES, Row, RowKind, Stamp};
+use crate::shard::Tail;
 
 /// Seed of the checksums of records and contents: rows of another place never pass, because the
 /// checksum of a head covers the id.
@@ -23,6 +24,23 @@ pub const SHARED_SPACES: [u64; 2] = [0, 1 << 63];
 /// Whether a key is in the table of shared records.
 pub fn is_shared(key: &[u8]) -> bool {
     SHARED_SPACES.contains(&space_of(key))
+}
+
+/// The least key after all keys with a prefix; `None` if there is none.
+pub fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if let Some(next) = last.checked_add(1) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Whether an operation removes a whole space.
+pub fn is_whole_space(prefix: &Key) -> bool {
+    prefix.as_bytes().len() == SPACE_BYTES
 }
 
 /// Changes of shared records, of which only the last one of a key remains.
@@ -63,6 +81,10 @@ pub struct Append {
     pub shared: SharedChanges,
     /// Keys to remove in other shards, and the batch that removes them.
     pub removed: Vec<(u16, u64, Vec<Key>)>,
+    /// The parts of new large contents, to add to the index before the operations.
+    pub large: Vec<PartPositions>,
+    /// Whether a row is needed even without records.
+    needs_row: bool,
     /// Bytes of all rows.
     bytes: usize,
 }
@@ -88,6 +110,8 @@ impl Append {
             bodies: Vec::new(),
             shared: SharedChanges::default(),
             removed: Vec::new(),
+            large: Vec::new(),
+            needs_row: false,
             bytes: 0,
         }
     }
@@ -102,14 +126,40 @@ impl Append {
         self.offset
     }
 
-    /// Whether no statement is needed.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.shared.is_empty() && self.removed.is_empty()
-    }
-
-    /// Sets the highest id of a batch, before the last row ends.
+    /// Sets the highest id of a batch, before the last row ends. The append has a row even if the
+    /// batch has no records here.
     pub const fn set_batch(&mut self, batch: u64) {
         self.stamp.batch = batch;
+        self.needs_row = true;
+    }
+
+    /// Has the append consist of at least one row.
+    pub const fn require_row(&mut self) {
+        self.needs_row = true;
+    }
+
+    /// Ends the last row. Returns whether there is something to store.
+    pub fn finish(&mut self) -> bool {
+        self.end_row();
+        if self.rows.is_empty() && self.needs_row {
+            self.push_row(RowKind::Mark, &[], Bytes::from_static(&[0]));
+        }
+        !self.rows.is_empty()
+    }
+
+    /// Sets the epoch of all rows, if it was raised since the append was made.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        if self.stamp.epoch != epoch {
+            self.stamp.epoch = epoch;
+            self.rows.iter_mut().for_each(|row| row.set_epoch(epoch));
+        }
+    }
+
+    /// The last row, as the row before the next append.
+    pub fn tail(&self) -> Option<Tail> {
+        let row = self.rows.last()?;
+        let meta = row.meta().try_into().ok()?;
+        Some(Tail { slot: self.leaf.slot, id: row.id, meta })
     }
 
     fn place(&self, offset: u32) -> LogPosition {
@@ -189,6 +239,7 @@ impl Append {
             NewContent::Parts { places, length } => {
                 self.make_room(fields + places.len() * PLACE_BYTES, 0);
                 let place = places.first().copied().unwrap_or_default();
+                self.large.push(Arc::from(places.as_slice()));
                 let at = ContentAt { place, length: *length, is_large: true };
                 (RecordContent::Parts { places: places.clone(), length: *length }, at, false)
             }
@@ -216,7 +267,9 @@ impl Append {
                 RecordContent::At { place, length }
             }
             Some(ContentAt { place, length, is_large: true }) => {
-                let places = index.part_places(place);
+                let is_new = |parts: &&PartPositions| parts.first() == Some(&place);
+                let new = self.large.iter().find(is_new).cloned();
+                let places = new.or_else(|| index.part_places(place));
                 let places = places.map(|places| places.to_vec()).unwrap_or_default();
                 RecordContent::Parts { places, length }
             }
@@ -282,7 +335,6 @@ impl Append {
             ContentOp::None => None,
             ContentOp::New(content) if is_large(content) => {
                 let places = parts.next().unwrap_or_default();
-                index.add_large(Arc::from(places.as_slice()));
                 let length = length_of(content);
                 self.put_new(key, value, NewContent::Parts { places, length });
                 return;

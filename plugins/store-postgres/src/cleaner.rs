@@ -11,14 +11,13 @@ use peeklock_store::StoreError;
 use peeklock_store_log::{IndexEntry, LogPosition, LogSegment as _, SweepCursor};
 use tokio::sync::oneshot;
 
-use crate::Inner;
-use crate::leaf::Leaf;
+use crate::fault::{store_error, text_of};
+use crate::inner::Inner;
+use crate::leaf::{Leaf, table_of};
 use crate::reader::PinnedContent;
-use crate::row::id_of;
+use crate::row::{id_of, integer, position_of};
 use crate::scan::Heads;
-use crate::session::{store_error, text_of};
-use crate::shard::{Job, MovedContent, MovedRecord, ShardLog};
-use crate::writer::integer;
+use crate::shard::{Job, MovedContent, MovedRecord, ShardLog, Tail};
 
 /// Number of index entries that are searched at a time.
 const ENTRIES_PER_STEP: usize = 8_192;
@@ -45,12 +44,23 @@ pub fn start_if_due(inner: &Arc<Inner>, shard: &Arc<ShardLog>) {
 
 /// Whether the oldest leaf is unused, or the log has too much garbage.
 fn has_work(inner: &Inner, shard: &ShardLog) -> bool {
-    let Some(oldest) = shard.leaves.oldest().filter(|leaf| leaf.is_sealed()) else { return false };
+    if shard.fault().is_some() {
+        return false;
+    }
+    let Some((oldest, _)) = oldest(shard) else { return false };
     oldest.uses() == 0 || shard.sizes(inner.leaf_bytes, inner.room.is_tight()).is_due()
 }
 
+/// The oldest leaf, and the last row of the log, which is in a newer one: the row names the highest
+/// id of a batch, so it stays.
+fn oldest(shard: &ShardLog) -> Option<(Arc<Leaf>, Tail)> {
+    let oldest = shard.leaves.oldest().filter(|leaf| leaf.is_sealed())?;
+    let tail = shard.tail()?;
+    (position_of(tail.id)?.segment > oldest.number()).then_some((oldest, tail))
+}
+
 async fn clean(inner: &Arc<Inner>, shard: &Arc<ShardLog>) -> Result<(), StoreError> {
-    let Some(oldest) = shard.leaves.oldest().filter(|leaf| leaf.is_sealed()) else { return Ok(()) };
+    let Some((oldest, _)) = oldest(shard) else { return Ok(()) };
     if oldest.uses() > 0 {
         let move_bytes = shard.sizes(inner.leaf_bytes, inner.room.is_tight()).move_bytes();
         move_all(inner, shard, &oldest, move_bytes).await?;
@@ -60,7 +70,8 @@ async fn clean(inner: &Arc<Inner>, shard: &Arc<ShardLog>) -> Result<(), StoreErr
         tokio::time::sleep(LATER).await;
         return Ok(());
     }
-    release(inner, shard, oldest).await
+    drop(oldest);
+    release(inner, shard).await
 }
 
 /// Has all records and contents in use of a leaf written again.
@@ -107,14 +118,14 @@ async fn write(shard: &ShardLog, items: Vec<MovedContent>) -> Result<(), StoreEr
     }
     let (answer, answered) = oneshot::channel();
     let closed = || StoreError::Failed("the store is closed".into());
-    shard.jobs.send(Job::Move(items, answer)).map_err(|_| closed())?;
+    shard.jobs.send(Job::Move(items, answer)).await.map_err(|_| closed())?;
     answered.await.map_err(|_| closed())
 }
 
 /// Reads the records that share a content, and the content if it is in the leaf. Returns the bytes.
 async fn read_item(
     inner: &Arc<Inner>,
-    shard: &ShardLog,
+    shard: &Arc<ShardLog>,
     leaf: &Leaf,
     users: Vec<(Key, IndexEntry)>,
     heads: &mut Heads,
@@ -142,7 +153,7 @@ async fn read_item(
         shard.index.pin(&[key], &mut pinned);
         let Some(pinned) = pinned.pop().flatten() else { return Ok(bytes) };
         let length = pinned.content.length as usize;
-        match PinnedContent::of(pinned).whole(inner).await {
+        match PinnedContent::of(shard, pinned).whole(inner).await {
             Ok(read) => content = Some(read),
             Err(_) if !is_current(&key, &entry) => return Ok(bytes),
             Err(error) => return Err(error),
@@ -163,42 +174,58 @@ fn moves_content(shard: &ShardLog, leaf: &Leaf, entry: &IndexEntry) -> bool {
     parts.is_some_and(|parts| parts.iter().any(|part| part.segment == leaf.number()))
 }
 
-/// Empties the table of an unused leaf.
-async fn release(inner: &Arc<Inner>, shard: &ShardLog, leaf: Arc<Leaf>) -> Result<(), StoreError> {
-    const RECYCLE: &str = "SELECT recycle($1, $2, $3, $4)";
+/// Empties the table of the oldest leaf, which is unused.
+async fn release(inner: &Arc<Inner>, shard: &ShardLog) -> Result<(), StoreError> {
+    const RECYCLE: &str = "SELECT recycle($1, $2, $3, $4, $5, $6, $7)";
+    let Some((leaf, tail)) = oldest(shard) else { return Ok(()) };
     let (number, slot) = (leaf.number(), leaf.slot);
     // The list of leaves and this task hold it, and readers of its contents.
-    if Arc::strong_count(&leaf) > 2 {
+    if leaf.uses() > 0 || Arc::strong_count(&leaf) > 2 {
         tokio::time::sleep(LATER).await;
         return Ok(());
     }
     let below = id_of(LogPosition { segment: number + 1, offset: 0 });
-    let connection = inner.connection(&inner.keeper).await?;
-    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-        [&i32::from(shard.number), &integer(shard.epoch()), &leaf.table(), &below];
+    let connection = inner.connection(&inner.keeper).await;
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
+        &i32::from(shard.number),
+        &integer(shard.epoch()),
+        &leaf.table(),
+        &below,
+        &table_of(tail.slot),
+        &tail.id,
+        &&tail.meta[..],
+    ];
     let recycled = connection.client.query_one(RECYCLE, &parameters).await;
-    match recycled {
-        Ok(row) if row.get::<_, &str>(0) == "free" => {
-            shard.leaves.remove(number);
-            shard.add_free(slot);
-            Ok(())
-        }
-        Ok(row) => {
-            let reason = row.get::<_, &str>(0);
-            Err(StoreError::Unavailable(format!("`{}` is {reason}", leaf.table()).into()))
-        }
+    let answer = match &recycled {
+        Ok(_) if connection.is_spoiled() => "not emptied for certain",
+        Ok(row) => row.get(0),
         // Another program holds a lock on the table, such as a dump.
         Err(error)
             if error.code() == Some(&tokio_postgres::error::SqlState::LOCK_NOT_AVAILABLE) =>
         {
-            tracing::debug!(
-                error = text_of(&error),
-                table = leaf.table(),
-                "a leaf is emptied later"
-            );
+            let error = text_of(error);
+            tracing::debug!(error, table = leaf.table(), "a leaf is emptied later");
             tokio::time::sleep(LATER).await;
+            return Ok(());
+        }
+        Err(error) => {
+            connection.note_error(error);
+            return Err(store_error(error));
+        }
+    };
+    match answer {
+        "free" => {
+            shard.leaves.remove(number);
+            shard.add_free(slot);
             Ok(())
         }
-        Err(error) => Err(store_error(&error)),
+        "hole" => {
+            let text = "the database has lost the last row of the log (CLU-10): a standby without \
+                it became the primary, or an old copy was restored";
+            let error = StoreError::Damaged(text.into());
+            inner.lose(shard, &error);
+            Err(error)
+        }
+        reason => Err(StoreError::Unavailable(format!("`{}` is {reason}", leaf.table()).into())),
     }
 }

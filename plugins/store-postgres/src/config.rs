@@ -7,6 +7,8 @@ use peeklock_store::StoreError;
 use peeklock_tls::CertificateDer;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
+use crate::leaf::{LEAF_BYTES_MAX, LEAF_BYTES_MIN};
+
 /// Settings of a store in PostgreSQL.
 #[derive(Clone)]
 pub struct PostgresConfig {
@@ -20,14 +22,17 @@ pub struct PostgresConfig {
     pub capacity_bytes: u64,
     /// Memory for cached contents.
     pub cache_bytes: u64,
-    /// Number of shards of a new store. An existing one keeps its number.
+    /// Number of shards of a new store, 1 to 256. An existing one keeps its number.
     pub shard_count: u16,
-    /// Bytes of a table of the log. Freed space returns table by table.
+    /// Bytes of a table of the log, 64 KiB to 1 GiB. Freed space returns table by table. Tables of a
+    /// large log have a sixteenth of its bytes, up to 1 GiB.
     pub leaf_bytes: u64,
     /// Accepts a server that may lose acknowledged data, and connections without TLS.
     pub i_know: bool,
 }
 
+/// Maximum number of shards (CLU-04).
+const SHARDS_MAX: u16 = 256;
 /// Time to reach one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time after which a silent connection is tested, and after which it counts as lost.
@@ -56,11 +61,21 @@ impl std::fmt::Debug for PostgresConfig {
 }
 
 impl PostgresConfig {
-    /// Checks the address, without connecting.
+    /// Checks address and sizes, without connecting.
     ///
     /// # Errors
-    /// If it is not usable, with the reason and the remedy.
+    /// If one is not usable, with the reason and the remedy.
     pub fn check(&self) -> Result<(), StoreError> {
+        if !(1..=SHARDS_MAX).contains(&self.shard_count) {
+            let text = format!("the store has {} shards; use 1 to {SHARDS_MAX}", self.shard_count);
+            return Err(unusable(&text));
+        }
+        if !(LEAF_BYTES_MIN..=LEAF_BYTES_MAX).contains(&self.leaf_bytes) {
+            return Err(unusable(&format!(
+                "a table of the log has {} bytes; use {LEAF_BYTES_MIN} to {LEAF_BYTES_MAX}",
+                self.leaf_bytes
+            )));
+        }
         self.connection().map(drop)
     }
 
@@ -79,6 +94,10 @@ impl PostgresConfig {
             && config.get_password().is_none()
         {
             config.password(password);
+        }
+        // A server on this machine needs no TLS, and often has a certificate that nobody signed.
+        if is_on_this_machine(&config) && !self.url.contains("sslmode") {
+            config.ssl_mode(SslMode::Disable);
         }
         if !self.i_know && !is_on_this_machine(&config) {
             if config.get_ssl_mode() == SslMode::Disable {
@@ -140,8 +159,10 @@ mod tests {
     #[test]
     fn connections_to_other_machines_need_tls() {
         for local in ["postgres://127.0.0.1/a", "postgres://[::1]/a", "host=/run/postgresql"] {
-            assert_eq!(mode(local, false), Ok(SslMode::Prefer), "{local}");
+            assert_eq!(mode(local, false), Ok(SslMode::Disable), "{local}");
         }
+        assert_eq!(mode("postgres://127.0.0.1/a?sslmode=require", false), Ok(SslMode::Require));
+        assert_eq!(mode("host=localhost sslmode=prefer", false), Ok(SslMode::Prefer));
         for remote in ["postgres://db.example.com/a", "postgres://127.0.0.1,10.0.0.7/a"] {
             assert_eq!(mode(remote, false), Ok(SslMode::Require), "{remote}");
             assert_eq!(mode(remote, true), Ok(SslMode::Prefer), "{remote}");
@@ -149,6 +170,21 @@ mod tests {
         let open = "postgres://db.example.com/a?sslmode=disable";
         assert!(mode(open, false).is_err_and(|text| text.contains("store.postgres.i_know")));
         assert_eq!(mode(open, true), Ok(SslMode::Disable));
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused_with_the_range() {
+        let url = "postgres://127.0.0.1/a".to_owned();
+        let config = PostgresConfig { url, ..PostgresConfig::default() };
+        config.check().unwrap();
+        for leaf_bytes in [0, LEAF_BYTES_MAX + 1, u64::MAX] {
+            let error = PostgresConfig { leaf_bytes, ..config.clone() }.check().unwrap_err();
+            assert!(error.to_string().contains("use 65536 to 1073741824"), "{error}");
+        }
+        for shard_count in [0, 257] {
+            let error = PostgresConfig { shard_count, ..config.clone() }.check().unwrap_err();
+            assert!(error.to_string().contains("use 1 to 256"), "{error}");
+        }
     }
 
     /// SEC-22: neither errors nor debug output show the password.

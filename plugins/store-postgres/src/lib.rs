@@ -1,6 +1,6 @@
 //! A store in PostgreSQL: the log of each shard in the rows of small tables, and its index in the
-//! memory of the broker. `docs/explanation/scale-out.md` has the design; one broker at a time uses a
-//! database.
+//! memory of the broker. One broker at a time uses a database; `docs/explanation/scale-out.md` has
+//! the design.
 //!
 //! ```text
 //!  submit ──► jobs ──► writer of the shard ──► one statement ──► completion
@@ -9,14 +9,83 @@
 //!                                 └── cleaner: records written again, tables emptied
 //! ```
 //!
-//! Modules in reading order: `config`, `session` (connections and their checks), `schema` (tables
-//! and statements), `row`, `leaf`, `append` (from batches to rows), `shard`, `writer`, `reader`,
-//! `scan`, `cleaner`, `room`, `opening`.
+//! # Tables
+//!
+//! | Table | Rows |
+//! |---|---|
+//! | `cluster` | one: format and number of shards |
+//! | `shards` | for each shard its owner and epoch; every change of owner raises the epoch |
+//! | `log_<n>` | a leaf: a part of the log of a shard; rows are inserted and never changed |
+//! | `shared` | the records of the whole store |
+//! | `removed` | keys that batches of other shards have removed, until the log of their shard states it |
+//!
+//! A row of a leaf has a position as its id, a head with records, and a body with contents. It begins
+//! where the row before ends, so a missing row is noticed.
+//!
+//! # An append
+//!
+//! The writer of a shard collects waiting batches, and stores them with one statement. The statement
+//! does everything or nothing, under two conditions, whose results it returns:
+//!
+//! 1. **The epoch is in force.** It locks the row in `shards` until its commit. So a change of owner
+//!    waits for appends that have begun, and fences all later ones.
+//! 2. **The last row of the log exists**, with the same checksum. So no append is acknowledged behind
+//!    rows that the database has lost, for example by the promotion of a standby without them.
+//!
+//! An attempt has one of five outcomes:
+//!
+//! | Outcome | Meaning | Action |
+//! |---|---|---|
+//! | `Stored` | the commit is confirmed | apply to the index, complete the batches |
+//! | `KnownFailed` | the server refused the statement, for example on a full disk | repeat it |
+//! | `Unknown` | lost connection, stopped server, cancelled wait for a standby | settle, see below |
+//! | `Fenced` | a condition on an epoch failed | close the shard if another broker owns it |
+//! | `Lost` | the last row is missing, or tables were changed by others | close the shard |
+//!
+//! A closed shard takes no batch and answers no question, and watchers are called. Other shards go
+//! on.
+//!
+//! # Unknown outcomes
+//!
+//! An attempt of unknown outcome may be stored, or may still run in a session of the server that the
+//! client has lost. The writer therefore raises the epoch of its own shard. The update waits for an
+//! attempt that has begun, and fences one that has not. After the update is confirmed, the rows of
+//! the attempt exist and are as durable as the update, or they never will exist. The writer then
+//! reads which of both is true. Fences that the broker holds stay valid: the epoch in the database
+//! and the epoch of the last acquisition are two numbers.
+//!
+//! # Leaves and their recycling
+//!
+//! A leaf begins when the last one is full. Space returns from the oldest leaf: the cleaner has its
+//! records in use written again at the end of the log (decision 7), and then empties its table for
+//! another leaf. The function `recycle` does the latter. It first locks the table, so that all
+//! inserts have ended; then it checks that the epoch is in force, that the table has no row of a
+//! newer leaf, and that the last row of the log exists in a newer leaf; then it truncates. A table
+//! that another program has locked, such as a dump, is emptied later, and the log uses other tables.
+//! Leaves of a large log are larger, so that a shard never needs more than 4,096 tables.
+//!
+//! # Removals from another shard
+//!
+//! A batch may remove keys of another shard. Its statement adds a row to `removed`, and the index of
+//! the other shard loses the keys at once. The next append of that shard begins with the removals,
+//! and deletes the row. An append of that shard that was made earlier may contain such a key again,
+//! written by the cleaner. Therefore the removals that it does not contain are applied once more
+//! after it, under the same lock.
+//!
+//! # Modules in reading order
+//!
+//! `config`, `fault` (meaning of errors), `session` and `checks` (connections), `schema` (tables and
+//! statements), `row`, `leaf`, `append` (from batches to rows), `statement`, `shard`, `inner` (parts
+//! that all tasks share), `writer`, `reader`, `scan`, `cleaner`, `room`, `load`, `opening`.
 
 mod append;
+mod checks;
 mod cleaner;
 mod config;
+mod fault;
+mod inner;
 mod leaf;
+mod load;
 mod opening;
 mod reader;
 mod room;
@@ -25,205 +94,40 @@ mod scan;
 mod schema;
 mod session;
 mod shard;
+mod statement;
 mod writer;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use peeklock_record::{Batch, Key, Record, space_of};
+use futures_util::future::join_all;
+use peeklock_record::{Batch, Key, space_of};
 use peeklock_store::{
     BatchId, Completion, ContentRef, Expectation, Fence, Records, Reserved, Shard, Shortage, Store,
     StoreError, Submission, Waker, Watcher,
 };
-use peeklock_store_log::{Cache, LogSegment as _, Op, copy_small_parts};
+use peeklock_store_log::{LogSegment as _, copy_small_parts};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
 use append::is_shared;
 pub use config::PostgresConfig;
+use inner::Inner;
 use reader::PinnedContent;
-use room::Room;
 use scan::Scan;
-use session::{ANSWER_TIMEOUT, ConnectError, Connection, Session, store_error};
-use shard::{Job, ShardLog};
-use writer::{answer_of, end_of_prefix, is_whole_space};
+use shard::{Job, Pending, ShardLog};
 
-/// Sessions for appends, over which the shards are spread.
-const APPEND_SESSIONS: usize = 4;
-/// Sessions for reading.
-const READ_SESSIONS: usize = 2;
-/// Pause before a database that is away is tried again.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Time for waiting batches at a stop.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for tasks to end after that.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl PostgresConfig {
     /// Maximum bytes that have a reservation and are not stored yet. They are in memory.
     pub const UNSTORED_BYTES_MAX: u64 = room::UNSTORED_BYTES_MAX;
-}
-
-/// The parts that all tasks share.
-struct Inner {
-    runtime: tokio::runtime::Handle,
-    /// The number under which this process owns shards.
-    owner: i64,
-    leaf_bytes: u64,
-    shards: Vec<Arc<ShardLog>>,
-    /// The shard of each space that has records.
-    spaces: RwLock<HashMap<u64, u16>>,
-    cache: Cache,
-    room: Room,
-    /// The session with the lock of the database, for everything that is neither append nor read.
-    keeper: Session,
-    readers: Vec<Session>,
-    next_reader: AtomicUsize,
-    is_closing: AtomicBool,
-    end: Mutex<End>,
-}
-
-/// The permanent failure of a store, and its watchers.
-#[derive(Default)]
-struct End {
-    error: Option<StoreError>,
-    watchers: Vec<Watcher>,
-}
-
-impl Inner {
-    /// A connection for a question. Waits for a database that is away: the time limit of the
-    /// question ends it, so that callers do not ask again at once.
-    async fn connection(&self, session: &Session) -> Result<Arc<Connection>, StoreError> {
-        loop {
-            match session.get().await {
-                Ok(connection) => return Ok(connection),
-                Err(ConnectError::Away(_)) => tokio::time::sleep(AGAIN_AFTER).await,
-                Err(refused) => return Err(refused.into_store_error()),
-            }
-        }
-    }
-
-    async fn reader(&self) -> Result<Arc<Connection>, StoreError> {
-        let place = self.next_reader.fetch_add(1, Ordering::Relaxed) % READ_SESSIONS;
-        self.connection(self.readers.get(place).unwrap_or(&self.keeper)).await
-    }
-
-    fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
-    }
-
-    /// The shard that has the records of a space.
-    fn shard_of(&self, space: u64) -> Option<&Arc<ShardLog>> {
-        let number = *self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(&space)?;
-        self.shards.get(usize::from(number))
-    }
-
-    /// Notes the spaces of new records, and forgets dropped ones.
-    fn note_spaces(&self, shard: u16, ops: &[Op]) {
-        let mut last = None;
-        for op in ops {
-            let (space, is_there) = match op {
-                Op::Put { key, .. } => (space_of(key.as_bytes()), true),
-                Op::DeletePrefix { prefix } if is_whole_space(prefix) => {
-                    (space_of(prefix.as_bytes()), false)
-                }
-                Op::Delete { .. } | Op::DeletePrefix { .. } => continue,
-            };
-            if last.replace((space, is_there)) == Some((space, is_there)) {
-                continue;
-            }
-            let known =
-                self.spaces.read().unwrap_or_else(PoisonError::into_inner).get(&space).copied();
-            if is_there == (known == Some(shard)) {
-                continue;
-            }
-            let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
-            match is_there {
-                true => spaces.insert(space, shard),
-                false => spaces.remove(&space),
-            };
-        }
-    }
-
-    /// Runs a question on the threads of the store, within its time limit.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.runtime.spawn(async move {
-            let asked = tokio::time::timeout(ANSWER_TIMEOUT, question).await;
-            let late = |_| StoreError::Unavailable("the database does not answer in time".into());
-            answer.send(asked.map_err(late).flatten()).ok();
-        });
-        answer_of(answered).await?
-    }
-
-    /// Ends the store permanently.
-    fn fail(&self, error: &StoreError) {
-        tracing::error!(%error, "the store in PostgreSQL stops");
-        let mut end = self.end();
-        let error = end.error.get_or_insert_with(|| error.clone()).clone();
-        let watchers = std::mem::take(&mut end.watchers);
-        drop(end);
-        for watcher in watchers {
-            watcher(&error);
-        }
-    }
-
-    fn ended(&self) -> Result<(), StoreError> {
-        self.end().error.clone().map_or(Ok(()), Err)
-    }
-
-    fn end(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stores an amendment.
-    async fn amend(
-        &self,
-        expected: &[(Vec<u8>, Option<Vec<u8>>)],
-        batch: &Batch,
-    ) -> Result<bool, StoreError> {
-        const AMEND: &str = "SELECT amend($1, $2, $3, $4, $5, $6, $7)";
-        let mut changes: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
-        let mut prefixes: Vec<&[u8]> = Vec::new();
-        for record in batch.records() {
-            match record {
-                Record::Put { key, value, .. } => drop(changes.insert(key, Some(value))),
-                Record::Delete { key } | Record::DeleteIn { key, .. } => {
-                    changes.insert(key, None);
-                }
-                Record::DeletePrefix { prefix } => {
-                    changes.retain(|key, _| !key.starts_with(prefix));
-                    prefixes.push(prefix);
-                }
-            }
-        }
-        let (keys, values): (Vec<&[u8]>, Vec<Option<&[u8]>>) =
-            expected.iter().map(|(key, value)| (&key[..], value.as_deref())).unzip();
-        let (put, put_values): (Vec<&[u8]>, Vec<&[u8]>) =
-            changes.iter().filter_map(|(key, value)| Some((*key, (*value)?))).unzip();
-        let gone: Vec<&[u8]> =
-            changes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
-        let ends: Vec<Option<Vec<u8>>> = prefixes.iter().map(|one| end_of_prefix(one)).collect();
-        let connection = self.connection(&self.keeper).await?;
-        let statement = connection.prepared(AMEND).await.map_err(|error| store_error(&error))?;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-            [&keys, &values, &put, &put_values, &gone, &prefixes, &ends];
-        let row = connection.client.query_one(&statement, &parameters).await;
-        Ok(row.map_err(|error| store_error(&error))?.get(0))
-    }
-
-    /// Which of these keys in shared spaces have records.
-    async fn shared_keys(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, StoreError> {
-        let failed = |error: tokio_postgres::Error| store_error(&error);
-        let connection = self.reader().await?;
-        let rows =
-            connection.client.query("SELECT key FROM shared WHERE key = ANY ($1)", &[&keys]).await;
-        Ok(rows.map_err(failed)?.iter().map(|row| row.get(0)).collect())
-    }
 }
 
 /// A store in PostgreSQL.
@@ -235,12 +139,12 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Opens the store in a database, and creates its tables in an empty one. Waits for the
-    /// database for a few seconds.
+    /// database for a few seconds. A damaged shard does not prevent it: only that shard is closed.
     ///
     /// # Errors
-    /// If the database cannot be reached or used, or another broker uses it, with the remedy;
-    /// [`StoreError::Damaged`] names the table and the place of damaged data.
+    /// If the database cannot be reached or used, or another broker uses it, with the remedy.
     pub fn open(config: &PostgresConfig) -> Result<Arc<Self>, StoreError> {
+        config.check()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("postgres")
@@ -253,8 +157,8 @@ impl PostgresStore {
             answer.send(opening::open(&config, handle).await).ok();
         });
         let opened = answered.recv();
-        let inner = opened.map_err(|_| StoreError::Failed("opening has failed".into()))?;
-        match inner {
+        let inner = opened.map_err(|_| StoreError::Failed("opening has failed".into()));
+        match inner.flatten() {
             Ok(inner) => Ok(Arc::new(Self { inner, runtime: Mutex::new(Some(runtime)) })),
             Err(error) => {
                 runtime.shutdown_background();
@@ -263,27 +167,39 @@ impl PostgresStore {
         }
     }
 
-    fn job_of(&self, shard: Shard) -> Result<&Arc<ShardLog>, StoreError> {
-        self.inner.ended()?;
+    /// The shard, if it takes jobs.
+    fn shard(&self, shard: Shard) -> Result<&Arc<ShardLog>, StoreError> {
         if self.inner.is_closing() {
-            return Err(StoreError::Failed("the store is closed".into()));
+            return Err(closed());
         }
         let found = self.inner.shards.get(usize::from(shard.0));
-        found.ok_or_else(|| StoreError::Failed(format!("no shard {}", shard.0).into()))
+        let found =
+            found.ok_or_else(|| StoreError::Failed(format!("no shard {}", shard.0).into()))?;
+        found.check()?;
+        Ok(found)
     }
 
     fn pinned(&self, keys: &[Key]) -> Vec<Option<PinnedContent>> {
-        let mut pinned = Vec::with_capacity(keys.len());
+        let mut contents = Vec::with_capacity(keys.len());
         let is_of_one = |a: &Key, b: &Key| space_of(a.as_bytes()) == space_of(b.as_bytes());
         for keys in keys.chunk_by(is_of_one) {
             let space = keys.first().map(|key| space_of(key.as_bytes()));
-            match space.and_then(|space| self.inner.shard_of(space)) {
-                Some(shard) => shard.index.pin(keys, &mut pinned),
-                None => pinned.extend(keys.iter().map(|_| None)),
-            }
+            let mut pinned = Vec::with_capacity(keys.len());
+            let shard = space.and_then(|space| self.inner.known_shard_of(space));
+            let Some(shard) = shard else {
+                contents.extend(keys.iter().map(|_| None));
+                continue;
+            };
+            shard.index.pin(keys, &mut pinned);
+            let pinned = pinned.into_iter();
+            contents.extend(pinned.map(|one| one.map(|one| PinnedContent::of(shard, one))));
         }
-        pinned.into_iter().map(|one| one.map(PinnedContent::of)).collect()
+        contents
     }
+}
+
+fn closed() -> StoreError {
+    StoreError::Failed("the store is closed".into())
 }
 
 #[async_trait]
@@ -302,9 +218,12 @@ impl Store for PostgresStore {
 
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         let (answer, answered) = oneshot::channel();
-        let closed = || StoreError::Failed("the store is closed".into());
-        self.job_of(shard)?.jobs.send(Job::Acquire(answer)).map_err(|_| closed())?;
-        self.inner.ask(async move { answer_of(answered).await? }).await
+        let jobs = self.shard(shard)?.jobs.clone();
+        let acquiring = async move {
+            jobs.send(Job::Acquire(answer)).await.map_err(|_| closed())?;
+            answered.await.map_err(|_| closed())?
+        };
+        self.inner.ask(acquiring).await
     }
 
     fn reserve(&self, _: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
@@ -316,28 +235,21 @@ impl Store for PostgresStore {
     }
 
     fn submit(&self, submission: Submission, completion: Completion) {
-        let reserved = submission.batch.reserved();
+        let pending = Pending::new(completion, submission.batch.reserved(), &self.inner.room);
         let shard = submission.fences.first().map_or(Shard(0), |fence| fence.shard);
-        let refused = match self.job_of(shard) {
-            Ok(log) => match log.jobs.send(Job::Submit(submission, completion)) {
-                Err(error) => match error.0 {
-                    Job::Submit(_, completion) => {
-                        Some((completion, StoreError::Failed("the store is closed".into())))
-                    }
-                    Job::Acquire(_) | Job::Move(..) | Job::Flush(_) => None,
-                },
-                Ok(()) => None,
-            },
-            Err(error) => Some((completion, error)),
+        let log = match self.shard(shard) {
+            Ok(log) => log,
+            Err(error) => return pending.end(Err(error)),
         };
-        if let Some((completion, error)) = refused {
-            self.inner.room.give_back(reserved);
-            completion(Err(error));
+        let sent = log.jobs.try_send(Job::Submit(submission, pending));
+        if let Err(TrySendError::Full(Job::Submit(_, pending))) = sent {
+            let text = "too many batches wait for the database";
+            pending.end(Err(StoreError::Unavailable(text.into())));
         }
+        // A batch that a closed queue does not take was completed when it was dropped.
     }
 
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
-        self.inner.ended()?;
         if batch.has_contents() {
             return Err(StoreError::Failed("an amendment has no contents".into()));
         }
@@ -378,7 +290,6 @@ impl Store for PostgresStore {
     }
 
     async fn exists(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError> {
-        self.inner.ended()?;
         let shared: Vec<Vec<u8>> = keys
             .iter()
             .filter(|key| is_shared(key.as_bytes()))
@@ -392,12 +303,12 @@ impl Store for PostgresStore {
         // This process owns all shards, so its indexes have every change.
         let is_there = |key: &Key| {
             if is_shared(key.as_bytes()) {
-                return found.iter().any(|found| found == key.as_bytes());
+                return Ok(found.iter().any(|found| found == key.as_bytes()));
             }
-            let shard = self.inner.shard_of(space_of(key.as_bytes()));
-            shard.is_some_and(|shard| shard.index.get(key.as_bytes()).is_some())
+            let shard = self.inner.shard_of(space_of(key.as_bytes()))?;
+            Ok(shard.is_some_and(|shard| shard.has(key)))
         };
-        Ok(keys.iter().map(is_there).collect())
+        keys.iter().map(is_there).collect()
     }
 
     fn shares_contents(&self) -> bool {
@@ -410,45 +321,40 @@ impl Store for PostgresStore {
     }
 
     fn shortage(&self, bytes: u64) -> Option<Shortage> {
-        self.inner.room.shortage(bytes)
+        self.inner.shortage(bytes)
     }
 
     fn watch(&self, watcher: Watcher) {
-        let mut end = self.inner.end();
-        match end.error.clone() {
-            Some(error) => {
-                drop(end);
-                watcher(&error);
-            }
-            None => end.watchers.push(watcher),
-        }
+        self.inner.watch(watcher);
     }
 
     fn close(&self) -> Result<(), StoreError> {
         self.inner.is_closing.store(true, Ordering::Release);
+        self.inner.connector.stop();
         let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(runtime) = runtime else { return self.inner.ended() };
+        let Some(runtime) = runtime else { return self.inner.failure().map_or(Ok(()), Err) };
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
         runtime.spawn(async move {
-            let flushing = async {
-                for shard in &inner.shards {
-                    let (done, is_done) = oneshot::channel();
-                    if shard.jobs.send(Job::Flush(done)).is_ok() {
-                        is_done.await.ok();
-                    }
+            let flushes = inner.shards.iter().map(|shard| async move {
+                let (done, is_done) = oneshot::channel();
+                if shard.jobs.send(Job::Flush(done)).await.is_ok() {
+                    is_done.await.ok();
                 }
-            };
-            let flushed = tokio::time::timeout(CLOSE_TIMEOUT, flushing).await;
+            });
+            let flushed = tokio::time::timeout(CLOSE_TIMEOUT, join_all(flushes)).await;
             for session in inner.readers.iter().chain([&inner.keeper]) {
                 session.close().await;
             }
             answer.send(flushed.is_ok()).ok();
         });
         let is_flushed = answered.recv().unwrap_or(false);
-        runtime.shutdown_timeout(Duration::from_secs(1));
-        self.inner.ended()?;
-        if is_flushed {
+        // Batches that still wait are completed when their writers are dropped.
+        runtime.shutdown_timeout(END_TIMEOUT);
+        if let Some(error) = self.inner.failure() {
+            return Err(error);
+        }
+        if is_flushed && !self.inner.gave_up.load(Ordering::Acquire) {
             return Ok(());
         }
         Err(StoreError::Unavailable("the database is away; waiting batches are not stored".into()))
@@ -458,6 +364,7 @@ impl Store for PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.inner.is_closing.store(true, Ordering::Release);
+        self.inner.connector.stop();
         let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(runtime) = runtime {
             // A thread that must not block may drop the store.

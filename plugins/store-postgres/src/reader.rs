@@ -13,12 +13,14 @@ use peeklock_store_log::{
     LogSegment as _, PART_BYTES, Pinned, RecordReader, Version, read_content,
 };
 
-use crate::Inner;
 use crate::append::SEED;
+use crate::fault::store_error;
+use crate::inner::Inner;
 use crate::leaf::Leaf;
 use crate::row::{RowHead, id_of};
 use crate::schema;
-use crate::session::store_error;
+use crate::session::Connection;
+use crate::shard::ShardLog;
 
 /// A head that was read, with the place of its records.
 pub struct ReadHead {
@@ -58,20 +60,27 @@ fn offset_of(id: i64) -> u32 {
     crate::row::position_of(id).map_or(0, |position| position.offset)
 }
 
+fn failure(connection: &Connection, error: &tokio_postgres::Error) -> StoreError {
+    connection.note_error(error);
+    store_error(error)
+}
+
 impl Inner {
-    /// Reads up to `count` heads, from the row with an offset on.
+    /// Reads up to `count` heads of a leaf, from the row with an offset on.
     pub async fn read_heads(
         &self,
         leaf: &Leaf,
         offset: u32,
         count: i64,
     ) -> Result<Vec<ReadHead>, StoreError> {
-        let connection = self.reader().await?;
-        let failed = |error: tokio_postgres::Error| store_error(&error);
+        let connection = self.reader().await;
+        let failed = |error: tokio_postgres::Error| failure(&connection, &error);
         let sql = schema::read_heads(&leaf.table());
         let statement = connection.prepared(&sql).await.map_err(failed)?;
         let from = id_of(LogPosition { segment: leaf.number(), offset });
-        let rows = connection.client.query(&statement, &[&from, &count]).await.map_err(failed)?;
+        let end = id_of(LogPosition { segment: leaf.number() + 1, offset: 0 });
+        let rows = connection.client.query(&statement, &[&from, &end, &count]).await;
+        let rows = rows.map_err(failed)?;
         rows.iter().map(|row| ReadHead::of(leaf, row.get(0), row.get(1))).collect()
     }
 
@@ -84,8 +93,8 @@ impl Inner {
         length: usize,
         is_part: bool,
     ) -> Result<Bytes, StoreError> {
-        let connection = self.reader().await?;
-        let failed = |error: tokio_postgres::Error| store_error(&error);
+        let connection = self.reader().await;
+        let failed = |error: tokio_postgres::Error| failure(&connection, &error);
         let statement = connection.prepared(&schema::read_rows(&leaf.table())).await;
         let statement = statement.map_err(failed)?;
         let from = id_of(LogPosition { segment: leaf.number(), offset });
@@ -120,6 +129,7 @@ impl Inner {
 
 /// A content in the log. It keeps its leaves.
 pub struct PinnedContent {
+    shard: Arc<ShardLog>,
     place: LogPosition,
     length: usize,
     leaf: Arc<Leaf>,
@@ -127,9 +137,10 @@ pub struct PinnedContent {
 }
 
 impl PinnedContent {
-    pub fn of(pinned: Pinned<Leaf>) -> Self {
+    pub fn of(shard: &Arc<ShardLog>, pinned: Pinned<Leaf>) -> Self {
         let Pinned { content, segment, parts } = pinned;
-        Self { place: content.place, length: content.length as usize, leaf: segment, parts }
+        let (shard, length) = (Arc::clone(shard), content.length as usize);
+        Self { shard, place: content.place, length, leaf: segment, parts }
     }
 
     /// The cached content, if any.
@@ -164,6 +175,18 @@ impl PinnedContent {
 
     /// Reads a range of the content. Everything that is read is checked.
     pub async fn read(&self, inner: &Inner, range: Range<usize>) -> Result<Bytes, StoreError> {
+        let read = self.read_checked(inner, range).await;
+        // The next owner of the shard may have emptied the leaf: nothing is damaged.
+        read.map_err(|error| match self.shard.fault() {
+            Some(StoreError::Fenced { .. }) => {
+                StoreError::Unavailable("another broker owns the shard now".into())
+            }
+            Some(fault) => fault.clone(),
+            None => error,
+        })
+    }
+
+    async fn read_checked(&self, inner: &Inner, range: Range<usize>) -> Result<Bytes, StoreError> {
         let Some(parts) = &self.parts else {
             let length = CONTENT_HEAD + self.length;
             let bytes = inner.read_bytes(&self.leaf, self.place.offset, length, false).await?;

@@ -4,6 +4,7 @@
 //! stored yet, such as during an outage, and as Full above the capacity or while the disk of the
 //! database is full (CLU-11). Settlements and expiry reserve nothing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,13 +17,39 @@ pub const UNSTORED_BYTES_MAX: u64 = 256 << 20;
 /// Maximum number of wakers. A caller refused beyond it must retry.
 const WAITING_MAX: usize = 1_024;
 
+/// The shards that meet a limit.
+#[derive(Default)]
+struct ShardSet {
+    shards: Mutex<BTreeSet<u16>>,
+    is_any: AtomicBool,
+}
+
+impl ShardSet {
+    /// Adds or removes a shard. Returns whether the set was or became empty by that.
+    fn set(&self, shard: u16, is_in: bool) -> bool {
+        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_in {
+            shards.insert(shard);
+        } else {
+            shards.remove(&shard);
+        }
+        self.is_any.swap(!shards.is_empty(), Ordering::AcqRel) == shards.is_empty()
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Acquire)
+    }
+}
+
 /// The account of reservations.
 pub struct Room {
     indexes: Vec<Arc<LeafIndex>>,
     capacity_bytes: u64,
     reserved: AtomicU64,
-    /// Whether the database reported that its disk is full.
-    disk_is_full: AtomicBool,
+    /// The shards whose last append met a full disk of the database.
+    disk_full: ShardSet,
+    /// The shards that have hardly any tables left.
+    tables_used_up: ShardSet,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -32,7 +59,8 @@ impl Room {
             indexes,
             capacity_bytes,
             reserved: AtomicU64::new(0),
-            disk_is_full: AtomicBool::new(false),
+            disk_full: ShardSet::default(),
+            tables_used_up: ShardSet::default(),
             waiting: Mutex::default(),
         }
     }
@@ -44,7 +72,7 @@ impl Room {
 
     /// Whether space is so short that reclaiming garbage is worth more work than usual.
     pub fn is_tight(&self) -> bool {
-        self.disk_is_full.load(Ordering::Acquire)
+        self.disk_full.is_any()
     }
 
     pub fn reserve(&self, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
@@ -64,7 +92,8 @@ impl Room {
     fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
         let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
         let wanted = before.saturating_add(bytes);
-        let refusal = if self.disk_is_full.load(Ordering::Acquire)
+        let refusal = if self.disk_full.is_any()
+            || self.tables_used_up.is_any()
             || self.used_bytes().saturating_add(wanted) > self.capacity_bytes
         {
             Some(Reserved::Full)
@@ -86,9 +115,9 @@ impl Room {
         self.wake();
     }
 
-    /// Records whether the disk of the database is full.
-    pub fn set_disk_full(&self, is_full: bool) {
-        if self.disk_is_full.swap(is_full, Ordering::AcqRel) == is_full {
+    /// Records whether the disk of the database was full for the last statement of a shard.
+    pub fn set_disk_full(&self, shard: u16, is_full: bool) {
+        if !self.disk_full.set(shard, is_full) {
             return;
         }
         if is_full {
@@ -102,10 +131,25 @@ impl Room {
         }
     }
 
+    /// Records whether a shard has hardly any tables left.
+    pub fn set_tables_used_up(&self, shard: u16, is_so: bool) {
+        if !self.tables_used_up.set(shard, is_so) {
+            return;
+        }
+        if is_so {
+            tracing::warn!(shard, "new messages are refused: the shard has too many tables");
+        } else {
+            self.wake();
+        }
+    }
+
     /// The reason why a message of `bytes` bytes would be refused now, if it would be.
     pub fn shortage(&self, bytes: u64) -> Option<Shortage> {
-        if self.disk_is_full.load(Ordering::Acquire) {
+        if self.disk_full.is_any() {
             return Some(Shortage::DatabaseDisk);
+        }
+        if self.tables_used_up.is_any() {
+            return Some(Shortage::DatabaseTables);
         }
         let wanted = self.reserved.load(Ordering::Acquire).saturating_add(bytes);
         let (stored_bytes, capacity_bytes) = (self.used_bytes(), self.capacity_bytes);
@@ -123,5 +167,36 @@ impl Room {
 
     fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CLU-11: the state ends when the shard that met the full disk has stored something, and not
+    /// with an append of another shard.
+    #[test]
+    fn full_disk_lasts_until_each_shard_has_stored() {
+        let room = Room::new(Vec::new(), u64::MAX);
+        let reserve = || room.reserve(1, &|| Box::new(|| {}));
+        room.set_disk_full(1, true);
+        room.set_disk_full(2, true);
+        room.set_disk_full(3, false);
+        assert_eq!(reserve(), Reserved::Full);
+        assert_eq!(room.shortage(1), Some(Shortage::DatabaseDisk));
+        room.set_disk_full(1, false);
+        assert_eq!(reserve(), Reserved::Full);
+        room.set_disk_full(2, false);
+        assert_eq!(reserve(), Reserved::Granted);
+        assert_eq!(room.shortage(1), None);
+    }
+
+    #[test]
+    fn shard_without_tables_refuses_new_messages() {
+        let room = Room::new(Vec::new(), u64::MAX);
+        room.set_tables_used_up(1, true);
+        assert_eq!(room.reserve(1, &|| Box::new(|| {})), Reserved::Full);
+        assert_eq!(room.shortage(1), Some(Shortage::DatabaseTables));
     }
 }

@@ -23,6 +23,7 @@ pub const HEAD_BYTES_MAX: usize = 8_000;
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 const FORMAT: u8 = 1;
+const EPOCH_AT: usize = 8;
 
 /// The content of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,9 @@ pub enum RowKind {
     Records,
     /// A piece of a content that is written before its batch, or the start of a long body.
     Body,
+    /// No content: it names the highest id of a batch. Its body has one byte, so that the next row
+    /// has another id.
+    Mark,
 }
 
 /// A row to insert.
@@ -60,6 +64,11 @@ pub fn position_of(id: i64) -> Option<LogPosition> {
     Some(LogPosition { segment, offset })
 }
 
+/// A number as the database has it.
+pub fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 impl Row {
     /// A row that begins at a position.
     pub fn new(at: LogPosition, kind: RowKind, stamp: Stamp, records: &[u8], body: Bytes) -> Self {
@@ -69,6 +78,7 @@ impl Row {
         let kind = match kind {
             RowKind::Records => 1,
             RowKind::Body => 2,
+            RowKind::Mark => 3,
         };
         head.extend_from_slice(&[FORMAT, kind, 0, 0]);
         head.extend_from_slice(&stamp.epoch.to_le_bytes());
@@ -76,9 +86,25 @@ impl Row {
         head.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
         head.extend_from_slice(&crc32c(&body).to_le_bytes());
         head.extend_from_slice(records);
-        let checksum = checksum(id, &head);
-        peeklock_store_log::put(&mut head, 0, &checksum.to_le_bytes());
-        Self { id, head, body }
+        let mut row = Self { id, head, body };
+        row.seal();
+        row
+    }
+
+    /// Sets the epoch, for another attempt after the epoch of the owner was raised.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        peeklock_store_log::put(&mut self.head, EPOCH_AT, &epoch.to_le_bytes());
+        self.seal();
+    }
+
+    fn seal(&mut self) {
+        let checksum = checksum(self.id, &self.head);
+        peeklock_store_log::put(&mut self.head, 0, &checksum.to_le_bytes());
+    }
+
+    /// The head without its records. It has the checksum of the whole head.
+    pub fn meta(&self) -> &[u8] {
+        self.head.get(..META_BYTES).unwrap_or_default()
     }
 }
 
@@ -112,6 +138,7 @@ impl<'a> RowHead<'a> {
         let kind = match fields.u8()? {
             1 => RowKind::Records,
             2 => RowKind::Body,
+            3 => RowKind::Mark,
             _ => return Err(Flaw::Form),
         };
         fields.take(2)?;
@@ -165,6 +192,16 @@ mod tests {
             assert!(RowHead::read(row.id, &damaged).is_err(), "byte {at}");
             assert!(RowHead::read(row.id, &row.head[..at]).is_err(), "cut at {at}");
         }
+    }
+
+    #[test]
+    fn row_has_another_epoch_after_it_was_set() {
+        let at = LogPosition { segment: 3, offset: 500 };
+        let mut row = Row::new(at, RowKind::Mark, STAMP, b"", Bytes::from_static(&[0]));
+        row.set_epoch(8);
+        let head = RowHead::read(row.id, &row.head).unwrap();
+        assert_eq!((head.stamp.epoch, head.stamp.batch, head.end()), (8, 99, 501));
+        assert_eq!(row.meta(), row.head);
     }
 
     #[test]

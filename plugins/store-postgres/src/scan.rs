@@ -7,12 +7,11 @@ use peeklock_record::{Key, space_of};
 use peeklock_store::{RecordSlice, Records, StoreError};
 use peeklock_store_log::{Flaw, IndexEntry};
 
-use crate::Inner;
-use crate::append::is_shared;
+use crate::append::{end_of_prefix, is_shared};
+use crate::fault::store_error;
+use crate::inner::Inner;
 use crate::reader::ReadHead;
-use crate::session::store_error;
 use crate::shard::ShardLog;
-use crate::writer::end_of_prefix;
 
 /// Number of entries that are copied from the index at a time.
 const PAGE: usize = 1_024;
@@ -48,7 +47,6 @@ impl Scan {
 impl Records for Scan {
     async fn next(&mut self, bytes: usize, slice: &mut RecordSlice) -> Result<(), StoreError> {
         slice.clear();
-        self.inner.ended()?;
         let (inner, prefix, after) = (Arc::clone(&self.inner), self.prefix, self.after);
         let mut heads = std::mem::replace(&mut self.heads, Heads::none());
         let reading = self.inner.ask(async move {
@@ -76,7 +74,7 @@ async fn read_shared(
 ) -> Result<Option<Key>, StoreError> {
     const PAGE_SQL: &str = "SELECT key, value FROM shared WHERE key >= $1 AND ($2::bytea IS NULL \
         OR key < $2) AND ($3::bytea IS NULL OR key > $3) ORDER BY key LIMIT $4";
-    let connection = inner.reader().await?;
+    let connection = inner.reader().await;
     let end = end_of_prefix(prefix.as_bytes());
     let mut last = after;
     while !slice.is_full(bytes) {
@@ -85,7 +83,10 @@ async fn read_shared(
             .client
             .query(PAGE_SQL, &[&prefix.as_bytes(), &end, &after, &SHARED_PAGE])
             .await
-            .map_err(|error| store_error(&error))?;
+            .map_err(|error| {
+                connection.note_error(&error);
+                store_error(&error)
+            })?;
         if rows.is_empty() {
             break;
         }
@@ -115,11 +116,11 @@ async fn read_shard(
     heads: &mut Heads,
 ) -> Result<Option<Key>, StoreError> {
     let mut last = after;
-    let Some(shard) = inner.shard_of(space_of(prefix.as_bytes())) else { return Ok(last) };
+    let Some(shard) = inner.shard_of(space_of(prefix.as_bytes()))? else { return Ok(last) };
     let mut page = Vec::new();
     while !slice.is_full(bytes) {
         page.clear();
-        shard.index.page(prefix.as_bytes(), last.as_ref(), PAGE, &mut page);
+        shard.page(prefix, last.as_ref(), PAGE, &mut page);
         if page.is_empty() {
             break;
         }
@@ -148,7 +149,10 @@ async fn read(
         let read = heads.value(inner, shard, key, &entry).await;
         match (read, shard.index.get(key.as_bytes())) {
             (Ok(value), _) => return Ok(Some(value)),
-            (Err(error), Some(now)) if now == entry => return Err(error),
+            (Err(error), Some(now)) if now == entry => {
+                // The next owner of the shard may have emptied the leaf.
+                return Err(shard.fault().cloned().unwrap_or(error));
+            }
             // The record was written again.
             (Err(_), Some(now)) => entry = now,
             (Err(_), None) => return Ok(None),

@@ -2,8 +2,9 @@
 
 use peeklock_store::StoreError;
 
+use crate::fault::opening_error;
 use crate::leaf::{slot_of, table_of};
-use crate::session::{Connection, store_error};
+use crate::session::Connection;
 
 /// The format of stored data.
 pub const FORMAT: i32 = 1;
@@ -33,14 +34,22 @@ CREATE TABLE IF NOT EXISTS removed (
     keys bytea[] NOT NULL,
     PRIMARY KEY (shard, by_shard, by_id)
 );
-CREATE OR REPLACE FUNCTION recycle(of_shard int, held bigint, leaf text, below bigint)
-RETURNS text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
-DECLARE is_used boolean;
+CREATE OR REPLACE FUNCTION recycle(
+    of_shard int, held bigint, leaf text, below bigint, tail_leaf text, tail_id bigint,
+    tail_meta bytea
+) RETURNS text LANGUAGE plpgsql SET lock_timeout = '100ms' AS $$
+DECLARE is_so boolean;
 BEGIN
+    -- After the lock, all inserts have ended, and each statement sees their rows.
+    EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', leaf);
     PERFORM 1 FROM shards WHERE shard = of_shard AND epoch = held FOR SHARE;
     IF NOT FOUND THEN RETURN 'fenced'; END IF;
-    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I WHERE id >= $1)', leaf) INTO is_used USING below;
-    IF is_used THEN RETURN 'used'; END IF;
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I WHERE id >= $1)', leaf) INTO is_so USING below;
+    IF is_so THEN RETURN 'used'; END IF;
+    -- The records in use of the leaf were written again before this row.
+    EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I WHERE id = $1
+        AND substring(head FROM 1 FOR 32) = $2)', tail_leaf) INTO is_so USING tail_id, tail_meta;
+    IF NOT is_so THEN RETURN 'hole'; END IF;
     EXECUTE format('TRUNCATE %I', leaf);
     RETURN 'free';
 END $$;
@@ -67,7 +76,7 @@ COMMIT;";
 /// Makes missing tables. Checks the format, and returns the number of shards.
 pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, StoreError> {
     let client = &connection.client;
-    let failed = |error: tokio_postgres::Error| store_error(&error);
+    let failed = |error: tokio_postgres::Error| opening_error(&error);
     client.batch_execute(SCHEMA).await.map_err(failed)?;
     let count = i32::from(shard_count);
     client
@@ -102,7 +111,7 @@ pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, S
 pub async fn slots(connection: &Connection) -> Result<Vec<i32>, StoreError> {
     const TABLES: &str = "SELECT relname::text FROM pg_class WHERE relkind = 'r' \
         AND relnamespace = current_schema()::regnamespace AND relname LIKE 'log\\_%'";
-    let rows = connection.client.query(TABLES, &[]).await.map_err(|error| store_error(&error))?;
+    let rows = connection.client.query(TABLES, &[]).await.map_err(|error| opening_error(&error))?;
     let mut slots: Vec<i32> =
         rows.iter().filter_map(|row| slot_of(row.get::<_, &str>(0))).collect();
     slots.sort_unstable();
@@ -121,56 +130,71 @@ pub fn create_leaf(slot: i32) -> String {
     )
 }
 
-/// The append of rows to a leaf, which stores them only if the epochs are in force.
+/// The append of rows to a leaf. It stores them only if the epochs are in force, and the row before
+/// them exists. Returns both conditions.
 ///
-/// Parameters: shards and epochs; ids, heads and bodies of the rows.
-pub fn append(table: &str) -> String {
-    format!(
-        "{}, {} SELECT (SELECT n FROM fenced) = cardinality($1), (SELECT count(*) FROM stored)",
-        FENCE,
-        insert(table)
-    )
+/// Parameters: shards and epochs; ids, heads and bodies of the rows; id and head without records of
+/// the row before, which is in the table `before`.
+pub fn append(table: &str, before: &str) -> String {
+    format!("{} {RESULT}", insert(table, before))
 }
 
 /// As [`append`], with changes in other tables. Further parameters: shards, batch ids and keys of
 /// removals elsewhere; of removals that are now in the log of the first shard, the shards and ids
 /// of their batches; keys and values of shared records; removed keys; and removed ranges.
-pub fn append_more(table: &str) -> String {
+pub fn append_more(table: &str, before: &str) -> String {
     format!(
-        "{FENCE}, {}, elsewhere AS (
+        "{}, elsewhere AS (
             INSERT INTO removed SELECT r.shard, ($1::int[])[1], r.id, ARRAY(
-                SELECT k.key FROM unnest($8::int[], $9::bytea[]) AS k(place, key)
+                SELECT k.key FROM unnest($10::int[], $11::bytea[]) AS k(place, key)
                 WHERE k.place = r.place)
-            FROM unnest($6::int[], $7::bigint[]) WITH ORDINALITY AS r(shard, id, place)
-            WHERE (SELECT n FROM fenced) = cardinality($1)),
+            FROM unnest($8::int[], $9::bigint[]) WITH ORDINALITY AS r(shard, id, place)
+            WHERE (SELECT is_so FROM allowed)),
         taken_over AS (
-            DELETE FROM removed d USING unnest($10::int[], $11::bigint[]) AS t(shard, id)
+            DELETE FROM removed d USING unnest($12::int[], $13::bigint[]) AS t(shard, id)
             WHERE d.shard = ($1::int[])[1] AND d.by_shard = t.shard AND d.by_id = t.id
-            AND (SELECT n FROM fenced) = cardinality($1)),
+            AND (SELECT is_so FROM allowed)),
         put AS (
-            INSERT INTO shared SELECT s.key, s.value FROM unnest($12::bytea[], $13::bytea[])
-                AS s(key, value) WHERE (SELECT n FROM fenced) = cardinality($1)
+            INSERT INTO shared SELECT s.key, s.value FROM unnest($14::bytea[], $15::bytea[])
+                AS s(key, value) WHERE (SELECT is_so FROM allowed)
             ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value),
         gone AS (
-            DELETE FROM shared s WHERE (SELECT n FROM fenced) = cardinality($1)
-            AND NOT s.key = ANY ($12) AND (s.key = ANY ($14::bytea[]) OR EXISTS (
-                SELECT 1 FROM unnest($15::bytea[], $16::bytea[]) AS p(a, b)
+            DELETE FROM shared s WHERE (SELECT is_so FROM allowed)
+            AND NOT s.key = ANY ($14) AND (s.key = ANY ($16::bytea[]) OR EXISTS (
+                SELECT 1 FROM unnest($17::bytea[], $18::bytea[]) AS p(a, b)
                 WHERE s.key >= p.a AND (p.b IS NULL OR s.key < p.b))))
-        SELECT (SELECT n FROM fenced) = cardinality($1), (SELECT count(*) FROM stored)",
-        insert(table)
+        {RESULT}",
+        insert(table, before)
     )
 }
 
-/// Counts the shards that are still owned, and keeps them so until the commit.
-const FENCE: &str = "WITH fenced AS (SELECT count(*) AS n FROM (
-    SELECT 1 FROM shards s JOIN unnest($1::int[], $2::bigint[]) AS h(shard, epoch)
-    ON s.shard = h.shard AND s.epoch = h.epoch FOR SHARE OF s) AS held)";
+const RESULT: &str = "SELECT owned.is_so, continuous.is_so FROM owned, continuous";
 
-fn insert(table: &str) -> String {
+/// The locks on the epochs last until the commit.
+fn insert(table: &str, before: &str) -> String {
     format!(
-        "stored AS (INSERT INTO {table} (id, head, body) SELECT r.id, r.head, r.body
+        "WITH held AS MATERIALIZED (
+            SELECT 1 FROM shards s JOIN unnest($1::int[], $2::bigint[]) AS h(shard, epoch)
+            ON s.shard = h.shard AND s.epoch = h.epoch FOR SHARE OF s),
+        owned AS MATERIALIZED (SELECT count(*) = cardinality($1) AS is_so FROM held),
+        continuous AS MATERIALIZED (SELECT $6::bigint IS NULL OR EXISTS (
+            SELECT 1 FROM {before} WHERE id = $6 AND substring(head FROM 1 FOR 32) = $7::bytea)
+            AS is_so),
+        allowed AS MATERIALIZED (
+            SELECT owned.is_so AND continuous.is_so AS is_so FROM owned, continuous),
+        stored AS (INSERT INTO {table} (id, head, body) SELECT r.id, r.head, r.body
             FROM unnest($3::bigint[], $4::bytea[], $5::bytea[]) AS r(id, head, body)
-            WHERE (SELECT n FROM fenced) = cardinality($1) RETURNING 1)"
+            WHERE (SELECT is_so FROM allowed))"
+    )
+}
+
+/// The rows of an append that exist. Parameters: their ids and heads without records; shard and
+/// epoch. Returns whether the epoch is in force, and the number of ids and of equal rows.
+pub fn find(table: &str) -> String {
+    format!(
+        "SELECT EXISTS (SELECT 1 FROM shards WHERE shard = $3 AND epoch = $4), count(l.id),
+            count(*) FILTER (WHERE substring(l.head FROM 1 FOR 32) = r.meta)
+        FROM unnest($1::bigint[], $2::bytea[]) AS r(id, meta) LEFT JOIN {table} l ON l.id = r.id"
     )
 }
 
@@ -183,10 +207,11 @@ pub fn read_rows(table: &str) -> String {
     )
 }
 
-/// Heads from the row with a position on. Parameters: id of the position, and their number.
+/// Heads from the row with a position on. Parameters: id of the position, id of the end of its
+/// leaf, and the number of heads.
 pub fn read_heads(table: &str) -> String {
     format!(
         "SELECT id, head FROM {table} WHERE id >= coalesce((SELECT max(id) FROM {table} \
-         WHERE id <= $1), $1) ORDER BY id LIMIT $2"
+         WHERE id <= $1), $1) AND id < $2 ORDER BY id LIMIT $3"
     )
 }

@@ -3,49 +3,55 @@
 
 use std::collections::HashMap;
 use std::error::Error as _;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use std::time::Duration;
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use peeklock_store::StoreError;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::checks::{Checked, check};
 use crate::config::{PostgresConfig, server_count};
+use crate::fault::{keeps_connection, text_of};
 
-/// The oldest supported server.
-const VERSION_MIN: i32 = 140_000;
 /// Maximum number of prepared statements of a session. At more, all are prepared again.
 const STATEMENTS_MAX: usize = 256;
 /// Time for a question to the database.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without new attempts after the first failed one; it doubles up to the maximum.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Options of all sessions. The server notices within seconds that the broker's machine is gone, so
+/// that the locks of its sessions end. A statement waits for the locks of others for a few seconds
+/// at most, because shards share connections.
+const OPTIONS: &str = "-c synchronous_commit=on -c plan_cache_mode=force_generic_plan \
+    -c default_transaction_isolation=read\\ committed -c statement_timeout=0 \
+    -c idle_in_transaction_session_timeout=0 -c lock_timeout=3000 -c tcp_keepalives_idle=5 \
+    -c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=10000";
 
 /// Parameters of all sessions.
 pub struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
     i_know: bool,
-    warned: StdMutex<Vec<String>>,
+    logged: StdMutex<Vec<String>>,
+    /// Whether the store is closing: no new connection is made.
+    closing: watch::Sender<bool>,
 }
 
 /// Reason why there is no session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum ConnectError {
     /// The database cannot be reached, or does not take writes at present.
     Away(String),
-    /// The server breaks a promise of the store. Trying again does not help.
+    /// The server breaks a promise of the store, or refuses the broker. An operator must act.
     Refused(String),
-}
-
-impl ConnectError {
-    /// The error of a question that could not be asked.
-    pub fn into_store_error(self) -> StoreError {
-        match self {
-            Self::Away(text) => StoreError::Unavailable(text.into()),
-            Self::Refused(text) => StoreError::Failed(text.into()),
-        }
-    }
 }
 
 impl std::fmt::Display for ConnectError {
@@ -59,53 +65,104 @@ impl std::fmt::Display for ConnectError {
 pub struct Connection {
     pub client: Client,
     statements: StdMutex<HashMap<String, Statement>>,
+    is_spoiled: Arc<AtomicBool>,
 }
 
 impl Connection {
     /// The prepared form of a statement.
     pub async fn prepared(&self, sql: &str) -> Result<Statement, Error> {
-        let known = |statements: &StdMutex<HashMap<String, Statement>>| {
-            statements.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
-        };
-        if let Some(statement) = known(&self.statements) {
+        if let Some(statement) = lock(&self.statements).get(sql).cloned() {
             return Ok(statement);
         }
         let statement = self.client.prepare(sql).await?;
-        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statements = lock(&self.statements);
         if statements.len() >= STATEMENTS_MAX {
             statements.clear();
         }
         statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
+
+    /// Whether the connection takes no further statement. The result of a statement counts only if
+    /// the connection is not spoiled after it: a commit whose wait for a standby was cancelled is
+    /// reported as a success, after a notice.
+    pub fn is_spoiled(&self) -> bool {
+        self.is_spoiled.load(Ordering::Acquire)
+    }
+
+    /// Has the session make a new connection, unless the error leaves this one as it was.
+    pub fn note_error(&self, error: &Error) {
+        if !keeps_connection(error) {
+            self.is_spoiled.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// A place for one connection.
 pub struct Session {
     connector: Arc<Connector>,
-    connection: Mutex<Option<Arc<Connection>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    failure: Option<Failure>,
+}
+
+/// The last failed attempts to connect.
+struct Failure {
+    error: ConnectError,
+    count: u32,
+    /// Until then, the error stands for further attempts.
+    until: Instant,
 }
 
 impl Session {
     pub fn new(connector: &Arc<Connector>) -> Self {
-        Self { connector: Arc::clone(connector), connection: Mutex::new(None) }
+        Self { connector: Arc::clone(connector), state: Mutex::default() }
     }
 
-    /// The connection; a new one if the last was lost.
+    /// The connection; a new one if the last was lost. After a failed attempt its error is returned
+    /// for a while without another attempt.
     pub async fn get(&self) -> Result<Arc<Connection>, ConnectError> {
-        let mut held = self.connection.lock().await;
-        if let Some(connection) = held.as_ref().filter(|held| !held.client.is_closed()) {
+        let mut state = self.state.lock().await;
+        let usable = |held: &&Arc<Connection>| !held.client.is_closed() && !held.is_spoiled();
+        if let Some(connection) = state.connection.as_ref().filter(usable) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(self.connector.connect().await?);
-        *held = Some(Arc::clone(&connection));
-        Ok(connection)
+        state.connection = None;
+        if let Some(failure) = state.failure.as_ref().filter(|one| Instant::now() < one.until) {
+            return Err(failure.error.clone());
+        }
+        match self.connector.connect_unless_closing().await {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *state = State { connection: Some(Arc::clone(&connection)), failure: None };
+                Ok(connection)
+            }
+            Err(error) => {
+                let count = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
+                let until = Instant::now() + pause_after(count);
+                state.failure = Some(Failure { error: error.clone(), count, until });
+                Err(error)
+            }
+        }
     }
 
     /// Ends the connection. Statements that run are not waited for.
     pub async fn close(&self) {
-        self.connection.lock().await.take();
+        self.state.lock().await.connection.take();
     }
+}
+
+/// A growing pause, of which a random half is left out, so that sessions do not connect together.
+fn pause_after(count: u32) -> Duration {
+    let longest = PAUSE_MIN.saturating_mul(1 << count.min(10)).min(PAUSE_MAX);
+    let mut byte = [0];
+    // Without random bytes the whole pause is as good.
+    getrandom::fill(&mut byte).ok();
+    longest - longest.mul_f64(f64::from(byte[0]) / 512.0)
 }
 
 impl Connector {
@@ -119,8 +176,35 @@ impl Connector {
             config: config.connection()?,
             tls: MakeRustlsConnect::new(tls),
             i_know: config.i_know,
-            warned: StdMutex::default(),
+            logged: StdMutex::default(),
+            closing: watch::Sender::new(false),
         })
+    }
+
+    /// Ends attempts to connect, and refuses new ones. Connections stay.
+    pub fn stop(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Ends when the store is closing.
+    pub async fn stopped(&self) {
+        let mut closing = self.closing.subscribe();
+        // The sender is part of `self`, so there is no error.
+        closing.wait_for(|is_closing| *is_closing).await.map(drop).ok();
+    }
+
+    async fn connect_unless_closing(&self) -> Result<Connection, ConnectError> {
+        let made = tokio::select! {
+            biased;
+            () = self.stopped() => Err(ConnectError::Away("the store is closing".to_owned())),
+            made = self.connect() => made,
+        };
+        if let Err(ConnectError::Refused(text)) = &made {
+            self.log_once(text, || {
+                tracing::error!("the database cannot be used until an operator acts: {text}");
+            });
+        }
+        made
     }
 
     /// Connects to the first address that takes writes, and checks the server.
@@ -131,94 +215,73 @@ impl Connector {
         let nonce = u64::from_le_bytes(nonce).to_string();
         let mut config = self.config.clone();
         let given = config.get_options().unwrap_or_default().to_owned();
-        config.options(format!(
-            "{given} -c synchronous_commit=on -c plan_cache_mode=force_generic_plan \
-             -c default_transaction_isolation=read\\ committed -c statement_timeout=0 \
-             -c idle_in_transaction_session_timeout=0 -c peeklock.session={nonce}"
-        ));
+        config.options(format!("{given} {OPTIONS} -c peeklock.session={nonce}"));
         let connecting = config.connect(self.tls.clone());
         let connected = tokio::time::timeout(ANSWER_TIMEOUT, connecting).await;
-        let connected =
-            connected.map_err(|_| ConnectError::Away("no answer in time".to_owned()))?;
-        let (client, connection) = connected.map_err(|error| refusal(&error))?;
-        // It ends with the client, or when the connection is lost.
+        let late = |_| ConnectError::Away("no answer in time".to_owned());
+        let (client, mut connection) = connected.map_err(late)?.map_err(|error| refusal(&error))?;
+        let is_spoiled = Arc::new(AtomicBool::new(false));
+        let spoiled = Arc::clone(&is_spoiled);
+        // It ends with the client, or when the connection is lost. Messages arrive in order: the
+        // mark is set before the result of the statement is passed on.
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the database has ended");
+            loop {
+                match poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notice(notice))) => {
+                        // The only notices of this routine: the wait for a standby was cancelled.
+                        if notice.routine() == Some("SyncRepWaitForLSN") {
+                            spoiled.store(true, Ordering::Release);
+                            tracing::warn!("a commit is not confirmed by a standby: {notice}");
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        tracing::debug!(%error, "a connection to the database has ended");
+                        return;
+                    }
+                    None => return,
+                }
             }
         });
-        let checking = tokio::time::timeout(ANSWER_TIMEOUT, self.check(&client, &nonce)).await;
-        checking.map_err(|_| ConnectError::Away("no answer in time".to_owned()))??;
-        Ok(Connection { client, statements: StdMutex::default() })
-    }
-
-    /// Refuses servers that lose acknowledged data (CLU-05, CLU-09).
-    async fn check(&self, client: &Client, nonce: &str) -> Result<(), ConnectError> {
-        const FACTS: &str = "SELECT version(), current_setting('server_version_num')::int, \
-            current_setting('peeklock.session', true), pg_is_in_recovery(), \
-            current_setting('fsync'), current_setting('full_page_writes'), \
-            current_setting('synchronous_standby_names'), current_setting('synchronous_commit')";
-        let facts = client.query_one(FACTS, &[]).await.map_err(|error| refusal(&error))?;
-        let text = |place: usize| facts.get::<_, Option<String>>(place).unwrap_or_default();
-        let is_on = |place: usize| text(place) == "on";
-        let product = text(0);
-        if !product.starts_with("PostgreSQL ") || product.contains("-YB-") {
-            return Err(ConnectError::Refused(format!(
-                "the server is no PostgreSQL (`{product}`); use PostgreSQL 14 or later"
-            )));
-        }
-        if facts.get::<_, i32>(1) < VERSION_MIN {
-            return Err(ConnectError::Refused(format!(
-                "the server is too old (`{product}`); use PostgreSQL 14 or later"
-            )));
-        }
-        if text(2) != nonce || !is_on(7) {
-            return Err(ConnectError::Refused(
-                "settings of the session do not reach the server: there is a pooler between, which \
-                 shares its connections; connect to the server itself, or use the session mode of \
-                 the pooler and let it pass `options` on"
-                    .to_owned(),
-            ));
-        }
-        if facts.get::<_, bool>(3) {
-            return Err(ConnectError::Away("the server is a standby".to_owned()));
-        }
-        let mut risks = Vec::new();
-        if !is_on(4) {
-            risks.push("`fsync` is off: a crash of its machine loses acknowledged messages");
-        }
-        if !is_on(5) {
-            risks.push("`full_page_writes` is off: a crash can damage stored messages");
-        }
-        if server_count(&self.config) > 1 && text(6).is_empty() {
-            risks.push(
-                "the address names several servers, and no standby is synchronous: a failover loses \
-                 acknowledged messages; set `synchronous_standby_names`",
-            );
-        }
+        let checking = check(&client, &nonce, server_count(&self.config));
+        let Checked { risks, note } =
+            tokio::time::timeout(ANSWER_TIMEOUT, checking).await.map_err(late)??;
         for risk in risks {
             if !self.i_know {
                 return Err(ConnectError::Refused(format!(
                     "the database is not safe: {risk}; change it, or set `store.postgres.i_know`"
                 )));
             }
-            self.warn_once(risk);
+            self.log_once(risk, || {
+                tracing::warn!(
+                    "the database is not safe, as `store.postgres.i_know` accepts: {risk}"
+                );
+            });
         }
-        Ok(())
+        self.log_once(&note, || tracing::info!("{note}"));
+        Ok(Connection { client, statements: StdMutex::default(), is_spoiled })
     }
 
-    fn warn_once(&self, risk: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if !warned.iter().any(|known| known == risk) {
-            tracing::warn!("the database is not safe, as `store.postgres.i_know` accepts: {risk}");
-            warned.push(risk.to_owned());
+    /// Logs a text, unless it was one of the last ones.
+    fn log_once(&self, text: &str, log: impl FnOnce()) {
+        const TEXTS_MAX: usize = 16;
+        let mut logged = lock(&self.logged);
+        if !logged.iter().any(|known| known == text) {
+            log();
+            if logged.len() >= TEXTS_MAX {
+                logged.clear();
+            }
+            logged.push(text.to_owned());
         }
     }
 }
 
-/// Whether waiting can help.
-fn refusal(error: &Error) -> ConnectError {
+/// The error of a failed attempt to connect.
+pub fn refusal(error: &Error) -> ConnectError {
     let text = text_of(error);
+    if let Some(reason) = trust_problem(error) {
+        return ConnectError::Refused(format!("{reason}: {text}"));
+    }
     let is_final = error.code().is_some_and(|code| {
         [
             &SqlState::INVALID_PASSWORD,
@@ -231,32 +294,54 @@ fn refusal(error: &Error) -> ConnectError {
     if is_final { ConnectError::Refused(text) } else { ConnectError::Away(text) }
 }
 
-/// The text of an error with its causes.
-pub fn text_of(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(one) = cause {
-        text.push_str(": ");
-        text.push_str(&one.to_string());
-        cause = one.source();
+/// The reason why TLS with this server can never work, with the remedy.
+fn trust_problem(error: &Error) -> Option<&'static str> {
+    if !error.to_string().starts_with("error performing TLS handshake") {
+        return None;
     }
-    text
-}
-
-/// The error of a question that was asked.
-pub fn store_error(error: &Error) -> StoreError {
-    let text = text_of(error).into();
-    // Without a code, the connection was lost.
-    match error.code() {
-        None => StoreError::Unavailable(text),
-        Some(code) if is_passing(code) => StoreError::Unavailable(text),
-        Some(_) => StoreError::Failed(text),
+    match error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        // The server's certificate, or its answer, does not pass.
+        Some(error) if error.kind() == io::ErrorKind::InvalidData => Some(
+            "the certificate of the database is not accepted; name its authority in \
+             `store.postgres.ca_file`, and the host as in the certificate",
+        ),
+        Some(_) => None,
+        None => Some(
+            "the database does not offer TLS; set `ssl = on` and a certificate there, or set \
+             `store.postgres.i_know` and `sslmode=disable`",
+        ),
     }
 }
 
-/// Whether the same statement may succeed later: classes of connections, resources, operators and
-/// the system.
-pub fn is_passing(code: &SqlState) -> bool {
-    let class = code.code().get(..2).unwrap_or_default();
-    ["08", "25", "40", "53", "55", "57", "58"].contains(&class)
+fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CLU-06: the server ends the sessions of a lost machine soon, and commits are confirmed.
+    #[test]
+    fn sessions_have_keepalive_and_lock_options() {
+        for option in [
+            "synchronous_commit=on",
+            "lock_timeout=3000",
+            "tcp_keepalives_idle=5",
+            "tcp_keepalives_interval=5",
+            "tcp_keepalives_count=2",
+            "tcp_user_timeout=10000",
+        ] {
+            assert!(OPTIONS.contains(&format!("-c {option}")), "{option}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_a_bound() {
+        for count in 1..100 {
+            let pause = pause_after(count);
+            assert!(pause >= PAUSE_MIN / 2 && pause <= PAUSE_MAX, "{count}: {pause:?}");
+        }
+        assert!(pause_after(20) >= PAUSE_MAX / 2);
+    }
 }

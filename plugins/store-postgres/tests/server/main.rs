@@ -3,6 +3,11 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod cleaning;
 mod conformance;
+mod damage;
 mod outage;
+mod owner;
 mod support;
+mod tls;
+mod unknown;

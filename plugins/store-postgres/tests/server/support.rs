@@ -1,17 +1,17 @@
-//! A PostgreSQL server of its own, in a folder of the test.
+//! A PostgreSQL server of its own, in a folder of the test, and sessions to it.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use peeklock_store_postgres::PostgresConfig;
 
-/// Time for the server to start.
+/// Time for the server to start, and for a state to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server. It ends with its value.
@@ -19,6 +19,14 @@ pub struct Server {
     folder: PathBuf,
     process: Child,
     schemas: AtomicU32,
+    /// The port of its listener with TLS, if it has one.
+    port: Option<u16>,
+}
+
+/// A session of `psql`, which keeps its locks until it ends.
+pub struct Psql {
+    process: Child,
+    answers: BufReader<ChildStdout>,
 }
 
 /// Folder of the programs of Debian's package.
@@ -51,6 +59,15 @@ fn command(program: &Path) -> Command {
 impl Server {
     /// Starts a server.
     pub fn start(name: &str) -> Self {
+        Self::start_with(name, None)
+    }
+
+    /// Starts a server that also listens on loopback, with a certificate and its key in PEM.
+    pub fn start_with_tls(name: &str, certificate: &str, key: &str) -> Self {
+        Self::start_with(name, Some((certificate, key)))
+    }
+
+    fn start_with(name: &str, tls: Option<(&str, &str)>) -> Self {
         let folder = std::env::temp_dir().join(format!("pl-pg-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
@@ -63,19 +80,43 @@ impl Server {
             .arg(&data)
             .status();
         assert!(made.unwrap().success(), "initdb has failed");
-        let process = Self::run(&folder);
-        let server = Self { folder, process, schemas: AtomicU32::new(0) };
+        let port = tls.map(|(certificate, key)| {
+            let write = |name: &str, text: &str| {
+                let path = data.join(name);
+                fs::write(&path, text).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                if let Some((user, group)) = user() {
+                    chown(&path, Some(user), Some(group)).unwrap();
+                }
+            };
+            write("server.crt", certificate);
+            write("server.key", key);
+            let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            free.local_addr().unwrap().port()
+        });
+        let process = Self::run(&folder, port);
+        let server = Self { folder, process, schemas: AtomicU32::new(0), port };
         server.wait();
         server
     }
 
-    fn run(folder: &Path) -> Child {
+    fn run(folder: &Path, port: Option<u16>) -> Child {
         let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("log"));
         command(&programs().join("postgres"))
             .arg("-D")
             .arg(folder.join("data"))
-            .args(["-c", "listen_addresses=", "-c", "shared_buffers=64MB", "-k"])
+            .args(["-c", "shared_buffers=64MB", "-k"])
             .arg(folder)
+            .args(match port {
+                Some(port) => {
+                    vec![
+                        "-clisten_addresses=127.0.0.1".into(),
+                        "-cssl=on".into(),
+                        format!("-p{port}"),
+                    ]
+                }
+                None => vec!["-clisten_addresses=".to_owned()],
+            })
             .stderr(log.unwrap())
             .spawn()
             .unwrap()
@@ -100,19 +141,58 @@ impl Server {
 
     /// Starts it again after it was killed.
     pub fn restart(&mut self) {
-        self.process = Self::run(&self.folder);
+        self.process = Self::run(&self.folder, self.port);
         self.wait();
+    }
+
+    /// The program `psql` with a connection.
+    fn psql(&self) -> Command {
+        let mut psql = command(&programs().join("psql"));
+        psql.args(["-qXAt", "-v", "ON_ERROR_STOP=1", "-U", "peeklock", "-d", "postgres", "-h"]);
+        psql.arg(&self.folder);
+        if let Some(port) = self.port {
+            psql.arg("-p").arg(port.to_string());
+        }
+        psql
     }
 
     /// Runs a statement. Returns whether it succeeded.
     pub fn sql(&self, statement: &str) -> bool {
-        let ran = command(&programs().join("psql"))
-            .args(["-qX", "-v", "ON_ERROR_STOP=1", "-U", "peeklock", "-d", "postgres", "-h"])
-            .arg(&self.folder)
-            .args(["-c", statement])
-            .stderr(Stdio::null())
-            .status();
+        let ran = self.psql().args(["-c", statement]).stderr(Stdio::null()).status();
         ran.unwrap().success()
+    }
+
+    /// The answer to a question, as text.
+    pub fn ask(&self, question: &str) -> String {
+        let ran = self.psql().args(["-c", question]).stdout(Stdio::piped()).output().unwrap();
+        assert!(ran.status.success(), "{question}");
+        String::from_utf8(ran.stdout).unwrap().trim_end().to_owned()
+    }
+
+    /// Waits until the answer to a question is `wanted`.
+    pub fn wait_for(&self, question: &str, wanted: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.ask(question);
+            if answer == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{question}: {answer}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Changes a setting of the running server.
+    pub fn set(&self, setting: &str) {
+        assert!(self.sql(&format!("ALTER SYSTEM SET {setting}")));
+        assert!(self.sql("SELECT pg_reload_conf()"));
+    }
+
+    /// Begins a session.
+    pub fn session(&self) -> Psql {
+        let mut process = self.psql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Psql { process, answers }
     }
 
     /// Settings of a store in a schema of its own.
@@ -124,6 +204,48 @@ impl Server {
             self.folder.display()
         );
         PostgresConfig { url, shard_count: 4, ..PostgresConfig::default() }
+    }
+
+    /// As [`Self::empty_store`], over the listener with TLS.
+    pub fn empty_store_on_loopback(&self) -> PostgresConfig {
+        let config = self.empty_store();
+        let (_, options) = config.url.split_once(" user=").unwrap();
+        let url = format!("host=127.0.0.1 port={} user={options}", self.port.unwrap());
+        PostgresConfig { url, ..config }
+    }
+}
+
+/// The schema of a store.
+pub fn schema_of(config: &PostgresConfig) -> &str {
+    config.url.rsplit_once("search_path=").unwrap().1.trim_end_matches('\'')
+}
+
+impl Psql {
+    /// Sends statements.
+    pub fn send(&mut self, statements: &str) {
+        let input = self.process.stdin.as_mut().unwrap();
+        input.write_all(format!("{statements};\n").as_bytes()).unwrap();
+        input.flush().unwrap();
+    }
+
+    /// Sends statements, and waits until they have run.
+    pub fn run(&mut self, statements: &str) {
+        self.send(&format!("{statements}; SELECT 'done'"));
+        assert_eq!(self.line(), "done");
+    }
+
+    /// The next line of its answers.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.answers.read_line(&mut line).unwrap() > 0, "the session has ended");
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Psql {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
     }
 }
 
