@@ -166,3 +166,30 @@ fn close_stores_waiting_batches() {
     let outcomes: Vec<Outcome> = held.iter().collect();
     assert!(matches!(outcomes[..], [Err(StoreError::Unavailable(_))]), "{outcomes:?}");
 }
+
+/// A bounded number of batches waits for the database. A batch over it is refused at once, and the
+/// shard goes on after it was acquired again.
+#[test]
+fn batches_over_the_bound_are_refused() {
+    // More than the bound and a whole append together.
+    const BATCHES: u64 = 90_000;
+    let server = Server::start("bound");
+    let config = server.empty_store();
+    let store = PostgresStore::open(&config).unwrap();
+    let mut owner = Owner::of(&store, 0);
+    owner.put(&key(7, 0), b"stored");
+    let mut session = server.session();
+    session.run(&format!("BEGIN; LOCK TABLE {}.log_0 IN SHARE MODE", schema_of(&config)));
+    let mut receivers: Vec<_> =
+        (1..=BATCHES).map(|number| owner.send(put(&key(7, number), &[1; 100]))).collect();
+    let last = outcome(&receivers.pop().unwrap()).unwrap_err();
+    assert!(last.to_string().contains("too many batches wait"), "{last}");
+    session.run("COMMIT");
+    let outcomes: Vec<Outcome> = receivers.iter().map(outcome).collect();
+    let stored = outcomes.partition_point(|outcome| outcome.is_ok());
+    assert!(stored > 60_000 && outcomes[stored..].iter().all(|outcome| outcome.is_err()));
+    Owner::of(&store, 0).put(&key(7, BATCHES), b"goes on");
+    let count = count(&*store, 7).unwrap();
+    assert_eq!(usize::try_from(count).unwrap(), stored + 2);
+    store.close().unwrap();
+}
