@@ -375,7 +375,7 @@ test("bodies of dead letters are edited in the workbench", async (t) => {
   await job(tab).getByText("1 of 1 message resubmitted.").waitFor();
   const { heads } = await ask("GET", "queues/mended/heads");
   assert.equal(heads.at(-1).bodyStart, "{\"fixed\":1}");
-  // The bodies of the others are no JSON, so a patch leaves them.
+  // The bodies of the others are not JSON, so a patch leaves them.
   await button(selection(tab), "Resubmit…").click();
   const all = tab.getByRole("form", { name: "Resubmit all 3 of the group" });
   await all.getByRole("group", { name: "Body" }).getByText("JSON merge patch").click();
@@ -387,6 +387,54 @@ test("bodies of dead letters are edited in the workbench", async (t) => {
   await job(tab).getByText("the patch does not apply").first().waitFor();
   await button(job(tab), "Leave as it is").click();
   await job(tab).getByText("cancelled").waitFor();
+});
+
+// CON-16, CON-61: an edited body keeps its line ends; one with several kinds is not offered, and an empty body is a choice
+test("edited bodies keep their line ends", async (t) => {
+  await ask("PUT", "queues/lines", {});
+  await ask("PUT", "queues/lined", {});
+  for (const body of ["one\r\ntwo\r\n", "one\r\ntwo\n"]) {
+    await post("queues/lines/messages", { body });
+  }
+  const tab = await opened(t);
+  const form = tab.getByRole("form", { name: "Move 1 message" });
+  const choose = (name) => form.getByRole("group", { name: "Body" }).getByText(name).click();
+  const open = async (count) => {
+    await visit(tab, "#/queue/lines/messages");
+    await rows(tab).nth(count - 1).waitFor();
+    await tab.getByRole("grid").focus();
+    await press(tab, "Home", "x");
+    await button(selection(tab), "Move…").click();
+    await form.getByLabel("Destination").fill("lined");
+    await choose("New text");
+  };
+  const moved = async () => {
+    await button(form, "Preview").click();
+    await button(job(tab), "Move 1 message").click();
+    await job(tab).getByText("1 of 1 message moved.").waitFor();
+    return (await ask("GET", "queues/lined/heads")).heads.at(-1);
+  };
+  await open(2);
+  await form.getByText("10 of 16,384 bytes, with CRLF as line ends").waitFor();
+  await form.getByLabel("New body").fill("One\nthree\n");
+  // The texts of both kinds stay until the job is made.
+  await choose("JSON merge patch");
+  await form.getByLabel("Members to set").fill("{}");
+  await choose("Stays");
+  await choose("New text");
+  assert.equal(await form.getByLabel("New body").inputValue(), "One\nthree\n");
+  assert.equal((await moved()).bodyStart, "One\r\nthree\r\n");
+  await open(1);
+  await form.getByText("line ends of several kinds").waitFor();
+  await button(form, "Preview").click();
+  assert.ok(await form.getByLabel("New body").evaluate((field) => field.validity.valueMissing), "no empty body by accident");
+  await form.getByLabel("New body").fill("é".repeat(8193));
+  await form.getByText("16,386 of 16,384 bytes").waitFor();
+  assert.ok(await form.getByLabel("New body").evaluate((field) => field.validity.customError));
+  await form.getByLabel("New body").fill("");
+  await form.getByLabel("Empty body").check();
+  await isReadable(tab, "empty body");
+  assert.equal((await moved()).bodySize, 0);
 });
 
 // CON-12, CON-48: a group goes back to where it was dead-lettered, and messages go elsewhere

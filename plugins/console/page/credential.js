@@ -3,6 +3,8 @@
 // it. A key of a connection string signs here, and is neither kept nor sent.
 
 const NAME = "peeklock.console.token";
+/** Name of the texts that are being written in this tab. A sign-out removes them. */
+export const DRAFTS = "peeklock.drafts";
 /** The broker accepts no longer lifetime of a console token. */
 const LIFETIME_SECONDS = 8 * 3600;
 const ASK_MS = 300;
@@ -31,6 +33,7 @@ tabs.onmessage = ({ data }) => {
     }
   } else if (typeof data?.ended === "string" && data.ended === current) {
     setToken(undefined);
+    forgetDrafts();
     onEnd?.();
   }
 };
@@ -63,12 +66,21 @@ export function setToken(/** @type {string | undefined} */ text) {
   }
 }
 
-/** Forgets the token in all tabs. */
+/** Forgets the token in all tabs, with the drafts of each. */
 export function forgetToken() {
   if (current !== undefined) {
     tabs.postMessage({ ended: current });
   }
   setToken(undefined);
+  forgetDrafts();
+}
+
+function forgetDrafts() {
+  try {
+    sessionStorage.removeItem(DRAFTS);
+  } catch {
+    // Then there are none.
+  }
 }
 
 /** Calls an action when another tab has signed out. */

@@ -4,6 +4,7 @@
 
 import { asApiError, change, entityPath, get, getBytes, mayManage, SUB_QUEUES } from "./api.js";
 import { counted, useMayOperate } from "./actions.js";
+import { DRAFTS } from "./credential.js";
 import { utf8 } from "./decode.js";
 import { exact, number, propertyText, size, span, visible } from "./format.js";
 import { Age, announce, Choice, Copy, Empty, Facts, Moment, Problem, Text, Unknown, useNow, usePageTitle, usePanel } from "./parts.js";
@@ -32,7 +33,7 @@ const WHEN = [["now", "Now"], ["at", "At"], ["later", "Later by"], ["earlier", "
 
 /** New bodies that are being written. They outlive a reload (CON-61); the oldest make way for others. */
 const drafts = {
-  name: "peeklock.drafts",
+  name: DRAFTS,
   sizeMax: 1 << 20,
   all: () => {
     try {
@@ -61,7 +62,40 @@ const drafts = {
 };
 
 const BODY = [["", "Stays"], ["body", "New text"], ["mergePatch", "JSON merge patch"]];
-const edited = ({ newId, how, text = "" }) => (newId || how) && { edit: { ...(newId && { newMessageId: true }), ...(how && { [how]: text }) } };
+const BODY_LABELS = {
+  body: "New body",
+  mergePatch: "Members to set; null removes one (RFC 7396). Only JSON of at most 256 KiB and 128 levels changes; other messages stay.",
+};
+/** The text that is sent. A text field has the line end of JavaScript only, so the one of the present body is restored. */
+const textOf = (/** @type {any} */ { how, lineEnd = "\n", ...texts }) => (how === "body" ? (texts.body ?? "").replaceAll("\n", lineEnd) : (texts.mergePatch ?? ""));
+const edited = (/** @type {any} */ { newId, ...values }) => (newId || values.how) && { edit: { ...(newId && { newMessageId: true }), ...(values.how && { [values.how]: textOf(values) }) } };
+const bytesOf = (/** @type {string} */ text) => new TextEncoder().encode(text).length;
+
+/** The one line end of a text; undefined for several kinds, which a text field would make one. */
+function lineEndOf(/** @type {string} */ text) {
+  const [first = "\n", ...others] = new Set(text.match(/\r\n|\r|\n/g) ?? []);
+  return others.length === 0 ? first : undefined;
+}
+
+/** Reads the body of a message for a text field. Resolves to the text with its line end, or to a reason that there is none. */
+async function readText(/** @type {string} */ path) {
+  const { bytes, total, kind } = await getBytes(path, 0, BODY_BYTES);
+  const text = utf8(bytes);
+  const lineEnd = lineEndOf(text ?? "");
+  if (/value|sequence/.test(kind ?? "")) {
+    return { reason: "The present body is an AMQP value, which a new one replaces." };
+  }
+  if (total > bytes.length) {
+    return { reason: "The present body has more than 16 KiB; a merge patch can change it." };
+  }
+  if (text === undefined) {
+    return { reason: "The present body is not UTF-8 text." };
+  }
+  if (lineEnd === undefined) {
+    return { reason: "The present body has line ends of several kinds, which a text field would change; a merge patch keeps them." };
+  }
+  return { text: text.replaceAll(lineEnd, "\n"), lineEnd };
+}
 
 /** Duration in ISO 8601. */
 const period = (/** @type {string} */ count, /** @type {string} */ unit) => `P${unit === "days" ? "" : "T"}${count}${TIMES[unit] ?? "M"}`;
@@ -114,7 +148,7 @@ const RESULTS = {
   noSession: "without the session that the destination requires",
   duplicate: "known to the destination by their message id; choose new ids",
   refused: "refused by the destination",
-  notJson: "without a body of JSON of at most 256 KiB, so the patch does not apply",
+  notJson: "the patch does not apply to bodies that are not JSON of at most 256 KiB and 128 levels, are compressed, or have a patched member twice",
 };
 
 const STATES = {
@@ -179,7 +213,7 @@ export function Acts({ kind, path, tab, numbers, where, what = "everything that 
   return html`<span class="acts" ref=${opener}>
       ${offered.map(([id, { verb }]) => html`<button type="button" key=${id} data-deed=${id} aria-expanded=${open === id} onClick=${() => setOpen(open === id ? "" : id)}>${verb}…</button>`)}
     </span>
-    ${open !== "" && html`<${Form} key=${open} id=${open} what=${numbers ? counted(numbers.length) : what} draft=${`${open} ${base} ${numbers ?? where}`.slice(0, 1000)} one=${numbers?.length === 1 ? `${base}/messages/${numbers[0]}/body` : undefined} make=${make} onClose=${() => setOpen("")} />`}`;
+    ${open !== "" && html`<${Form} key=${open} id=${open} what=${numbers ? counted(numbers.length) : what} draft=${`${open} ${base} ${numbers ? `${numbers.length} ${numbers.at(-1)} ${numbers}`.slice(0, 1000) : where}`} one=${numbers?.length === 1 ? `${base}/messages/${numbers[0]}/body` : undefined} make=${make} onClose=${() => setOpen("")} />`}`;
 }
 
 /** Values of a new job. It ends with a preview, so nothing changes yet. */
@@ -187,6 +221,7 @@ function Form({ id, what, draft, one, make, onClose }) {
   const { verb, note, fields, isTimed, isSent, read } = /** @type {any} */ (DEEDS[id]);
   const [values, setValues] = useState(/** @type {any} */ (() => drafts.of(draft)));
   const [present, setPresent] = useState("");
+  const [isLoading, setLoading] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState(/** @type {any} */ (undefined));
   const form = useRef(/** @type {HTMLElement | null} */ (null));
@@ -195,25 +230,32 @@ function Form({ id, what, draft, one, make, onClose }) {
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector("input, select, button"))?.focus();
   }, []);
   const set = (name) => (event) => setValues({ ...values, [name]: event.currentTarget.value });
-  const write = (how, text) => {
-    setValues((values) => ({ ...values, how, text }));
-    drafts.keep(draft, how && text !== undefined ? { how, text } : undefined);
+  const write = (changed) => {
+    const next = { ...values, ...changed };
+    setValues(next);
+    const { how, body, mergePatch, lineEnd, isEmpty } = next;
+    drafts.keep(draft, body === undefined && mergePatch === undefined ? undefined : { how, body, mergePatch, lineEnd, isEmpty });
   };
   // The text of one message begins with its present body.
   const choose = async (how) => {
-    write(how, how === values.how ? values.text : undefined);
+    write({ how });
     setPresent("");
-    if (how === "body" && one) {
-      try {
-        const { bytes, total, kind } = await getBytes(one, 0, BODY_BYTES);
-        const text = total > bytes.length || /value|sequence/.test(kind ?? "") ? undefined : utf8(bytes);
-        setPresent(text === undefined ? "The present body is no text of at most 16 KiB." : "");
-        setValues((values) => (values.how === how && values.text === undefined ? { ...values, text } : values));
-      } catch (thrown) {
-        setError(asApiError(thrown));
-      }
+    if (how !== "body" || !one || values.body !== undefined || isLoading) {
+      return;
     }
+    setLoading(true);
+    setError(undefined);
+    try {
+      const { text, lineEnd, reason = "" } = await readText(one);
+      setPresent(reason);
+      setValues((values) => (values.body === undefined && text !== undefined ? { ...values, body: text, lineEnd } : values));
+    } catch (thrown) {
+      setError(asApiError(thrown));
+    }
+    setLoading(false);
   };
+  const long = values.how ? bytesOf(textOf(values)) : 0;
+  const check = (element) => element?.setCustomValidity(long > BODY_BYTES ? `The text has ${number(long)} bytes; at most ${number(BODY_BYTES)} are possible.` : "");
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -247,7 +289,12 @@ function Form({ id, what, draft, one, make, onClose }) {
     ${
       isSent &&
       html`<div class="tools"><${Choice} label="Body" value=${values.how ?? ""} options=${BODY} onChange=${choose} />${present && html`<span class="quiet">${present}</span>`}</div>
-      ${values.how && html`<label class="block">${values.how === "body" ? "New body" : "Members to set; null removes one (RFC 7396)"}<textarea class="mono" rows="8" spellcheck=${false} maxlength=${BODY_BYTES} value=${values.text ?? ""} onInput=${(event) => write(values.how, event.currentTarget.value)}></textarea></label>`}`
+      ${
+        values.how &&
+        html`<label class="block">${BODY_LABELS[values.how]}<textarea class="mono" rows="8" spellcheck=${false} ref=${check} disabled=${isLoading} required=${!(values.how === "body" && values.isEmpty)} value=${values[values.how] ?? ""} onInput=${(event) => write({ [values.how]: event.currentTarget.value })}></textarea></label>
+        <div class="tools"><span class=${long > BODY_BYTES ? "look" : "quiet"}>${number(long)} of ${number(BODY_BYTES)} bytes${values.how === "body" && values.lineEnd?.startsWith("\r") ? `, with ${values.lineEnd === "\r" ? "CR" : "CRLF"} as line ends` : ""}</span>
+          ${values.how === "body" && !values.body && html`<label><input type="checkbox" checked=${values.isEmpty === true} onChange=${(event) => write({ isEmpty: event.currentTarget.checked })} />Empty body</label>`}</div>`
+      }`
     }
     <div class="tools">
       <label>Messages per second <input type="number" min="1" max=${RATE_MAX} value=${values.rate ?? RATE} onInput=${set("rate")} /></label>
@@ -258,7 +305,7 @@ function Form({ id, what, draft, one, make, onClose }) {
     </div>
     <${Problem} error=${error} />
     <${Unknown} error=${error}>the broker may have made the job. The page Jobs lists it.<//>
-    <div class="tools"><button class="primary" disabled=${isBusy}>${isBusy ? "Waiting for the broker…" : "Preview"}</button>
+    <div class="tools"><button class="primary" disabled=${isBusy || isLoading}>${isBusy ? "Waiting for the broker…" : "Preview"}</button>
       <button type="button" disabled=${isBusy} onClick=${onClose}>Leave as it is</button></div>
   </form>`;
 }
@@ -359,6 +406,7 @@ function Preview({ job }) {
     ${would > 0 && html`<ul class="plain-list look" aria-label="Messages that would stay">${refused.map((one) => html`<li key=${one.result}>${number(one.count)} would stay: ${RESULTS[one.result] ?? visible(one.result)}.</li>`)}</ul>`}
     ${reasons.some(({ reason }) => reason !== undefined) && html`<details><summary>Dead-letter reasons</summary><table class="plain"><thead><tr><th scope="col" class="right">Messages</th><th scope="col">Reason</th></tr></thead>
       <tbody>${reasons.map((one, place) => html`<tr key=${place}><td class="right">${number(one.count)}</td><td>${one.reason === undefined ? html`<span class="quiet">none</span>` : html`<${Text} value=${one.reason} max=${300} />`}</td></tr>`)}</tbody></table></details>`}
+    ${/** @type {any} */ (Object.values(job.deed)[0])?.edit?.mergePatch !== undefined && html`<p class="quiet">The counts leave the merge patch out: only the samples try it. A message to which it does not apply stays, and is listed.</p>`}
     ${samples.length > 0 && html`<${Samples} key=${job.job} job=${job} /><p class="quiet">At most ${number(job.rate)} per second${job.trial ? `, and a pause after ${number(job.trial)}` : ""}${job.breakLocks ? ", locks are broken" : ""}.</p>`}
     ${job.state === "ready" && html`<p class="quiet">${left > 0 ? `Nothing is changed yet. The job can be started for ${span(left)}.` : "The time to start this job is over."}</p>`}`;
 }
