@@ -10,9 +10,8 @@ use indicatif::BinaryBytes;
 use peeklock::command::Deed;
 use peeklock::ids::{JobId, SequenceNumber};
 use peeklock::inspect::{
-    Found, HeadState, HeadStates, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl,
-    JobDigest, JobDraft, JobFacts, JobPage, JobPreview, JobQuery, JobSelection, JobState, Question,
-    Where,
+    Found, HeadState, HeadStates, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft,
+    JobFacts, JobPage, JobPreview, JobQuery, JobSelection, JobState, Question, Where,
 };
 use peeklock::path::dead_letter_path;
 use peeklock::time::TimeSpan;
@@ -60,7 +59,7 @@ Examples:
   peeklock job create orders undefer --number 1001 --number 1002
   peeklock job create orders -d resubmit --where 'reason:timeout' --set retried:bool=true
   peeklock job create orders move --where 'subject=return' --to returns
-  peeklock job create orders -d resubmit --where '' --merge-patch '{"currency":"EUR"}'
+  peeklock job create orders -d resubmit --where '' --merge-patch '{\"currency\":\"EUR\"}'
   peeklock job create orders delete --where '' --start       without a look at the preview
 
 ",
@@ -281,12 +280,12 @@ pub fn run(command: &JobCommand) -> Result<(), Failure> {
             end(session, flags.common.output, job, flags.no_wait).await
         }),
         JobCommand::Cancel(flags) => changed(flags, JobControl::Cancel),
-        JobCommand::Samples(flags) => flags.common.run(Patience::Limited, async |session| {
-            messages::samples(flags, session).await
-        }),
-        JobCommand::Failures(flags) => flags.common.run(Patience::Limited, async |session| {
-            messages::failures(flags, session).await
-        }),
+        JobCommand::Samples(flags) => flags
+            .common
+            .run(Patience::Limited, async |session| messages::samples(flags, session).await),
+        JobCommand::Failures(flags) => flags
+            .common
+            .run(Patience::Limited, async |session| messages::failures(flags, session).await),
     }
 }
 

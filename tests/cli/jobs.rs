@@ -208,7 +208,8 @@ fn jobs_are_made_and_listed_over_http() {
     let sends = json!({ "move": { "to": "q", "edit": { "set": { "n": "x" }, "subject": null } } });
     let twice = json!({ "move": { "to": "q", "edit": { "set": { "n": 1 }, "remove": ["n"] } } });
     let edited = |edit: Value| json!({ "move": { "to": "q", "edit": edit } });
-    let (long, no_json) = (edited(json!({ "body": "x".repeat(16_385) })), edited(json!({ "mergePatch": "{" })));
+    let (long, no_json) =
+        (edited(json!({ "body": "x".repeat(16_385) })), edited(json!({ "mergePatch": "{" })));
     let whole = edited(json!({ "body": "x".repeat(16_384) }));
     for (path, body, expected) in [
         ("/queues/kept/jobs", json!({ "where": "", "deed": sends }), 201),
@@ -283,7 +284,8 @@ fn the_commands_run_a_job() {
     assert!(code == 0 && serde_json::from_str::<Value>(&out).unwrap()["done"] == 2, "{out}");
     assert_eq!(command(&["create", "q", "delete", "--where", "", "--reason", "x"]).0, 2);
     let patch = ["--merge-patch", "{\"a\":1}"];
-    let edited = [&["create", "q", "-d", "resubmit", "--where", "", "--start"][..], &patch].concat();
+    let edited =
+        [&["create", "q", "-d", "resubmit", "--where", "", "--start"][..], &patch].concat();
     let (code, out, _) = command(&edited);
     assert!(code == 6 && out.contains("left alone"), "{code} {out}");
     assert_eq!(command(&[&["create", "q", "delete", "--where", ""][..], &patch].concat()).0, 2);

@@ -52,7 +52,8 @@ impl Access {
             start: HeadStart::Number(sequence),
             count_max: 1,
         };
-        let Excerpt::Heads { heads, .. } = self.excerpt(entity, Inquiry::Heads(query)).await? else {
+        let Excerpt::Heads { heads, .. } = self.excerpt(entity, Inquiry::Heads(query)).await?
+        else {
             return Err(entity.refuse(unexpected()));
         };
         Ok(heads.into_iter().find(|head| head.message.facts.sequence == sequence))

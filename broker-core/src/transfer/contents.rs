@@ -213,12 +213,14 @@ pub(crate) fn without_dead_letter_facts(
     overlays: &[Overlay],
 ) -> Option<Overlay> {
     let is_fact = |key: &str| DEAD_LETTER_FACTS.contains(&key);
+    let of_sender: Vec<&str> = of_sender.collect();
     let set = Overlay::combine(overlays);
     let kept = set.iter().flat_map(Overlay::changes).filter(|change| match change {
         PropertyChange::Set(key, _) | PropertyChange::Remove(key) => !is_fact(key),
         PropertyChange::SetBroker(property, _) => *property != SettableProperty::TimeToLive,
     });
-    let overlay = Overlay::of_changes(kept.chain(of_sender.map(PropertyChange::Remove)));
+    let overlay =
+        Overlay::of_changes(kept.chain(of_sender.into_iter().map(PropertyChange::Remove)));
     (!overlay.is_empty()).then_some(overlay)
 }
 

@@ -70,7 +70,8 @@ impl World {
         };
         let Found::JobSamples(samples) = findings.found else { panic!() };
         let text = |body: &Body| String::from_utf8(body.as_bytes().to_vec()).unwrap();
-        let body = samples.iter().map(|sample| text(&sample.head.content.as_ref().unwrap().message.body));
+        let body =
+            samples.iter().map(|sample| text(&sample.head.content.as_ref().unwrap().message.body));
         body.zip(samples.iter().map(|sample| sample.refused)).collect()
     }
 }
@@ -102,7 +103,9 @@ async fn merge_patch_changes_json_and_leaves_other_bodies() {
     let number = "12345678901234567890.5";
     let value = Body::Value(b"\x00\x53\x77\xa1\x02{}".to_vec().into());
     let large = format!("[{}1]", "1,".repeat(PATCHED_BODY_BYTES_MAX as usize / 2));
-    for body in [format!(r#"{{"n":{number},"old":1}}"#), "no JSON".to_owned(), large, "[]".to_owned()] {
+    for body in
+        [format!(r#"{{"n":{number},"old":1}}"#), "no JSON".to_owned(), large, "[]".to_owned()]
+    {
         world.send_one("q", Message::new(body)).await;
     }
     world.send_one("q", Message { body: value, ..Message::default() }).await;

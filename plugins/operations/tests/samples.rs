@@ -113,9 +113,11 @@ async fn samples_are_as_the_messages_that_the_job_stores() {
         assert_eq!(content, expected);
         assert_eq!((content.body_bytes, content.message.body.as_bytes().len()), (300, 256));
         assert_eq!(content.dead_letter_source.as_deref(), is_move.then_some("q"));
-        let reason = content.message.application_properties.iter().any(|(name, _)| {
-            name == "DeadLetterReason"
-        });
+        let reason = content
+            .message
+            .application_properties
+            .iter()
+            .any(|(name, _)| name == "DeadLetterReason");
         assert_eq!(reason, is_move);
         let rest = |facts: &HeadFacts<MessageFacts, Holder>| {
             facts.expires_at.since(facts.message.enqueued_at)

@@ -40,7 +40,15 @@ fn row(JobSample { head, refused }: &JobSample) -> Vec<Cell> {
     let Some(content) = &head.content else {
         let unreadable = "the store cannot read it";
         let empty = || Cell::Text(String::new());
-        return vec![number, stays, empty(), empty(), empty(), empty(), cell(unreadable.as_bytes())];
+        return vec![
+            number,
+            stays,
+            empty(),
+            empty(),
+            empty(),
+            empty(),
+            cell(unreadable.as_bytes()),
+        ];
     };
     let message = &content.message;
     let ttl = message.time_to_live.filter(|span| !span.is_unlimited()).map(span_text);

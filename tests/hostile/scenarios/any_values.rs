@@ -204,7 +204,9 @@ impl Values {
         match self.below(5) {
             0 => json!({}),
             3 => json!({ "body": self.text(20_000) }),
-            4 => json!({ "mergePatch": format!("{{\"a\":{}}}", self.below(9)), "subject": self.text(9) }),
+            4 => {
+                json!({ "mergePatch": format!("{{\"a\":{}}}", self.below(9)), "subject": self.text(9) })
+            }
             1 => json!({ "set": { "p": self.text(9_000) }, "remove": [self.name("r", 9, 200)] }),
             _ => json!({ "newMessageId": true, "subject": null, "timeToLive": "PT1H" }),
         }

@@ -356,11 +356,16 @@ mod tests {
     #[test]
     fn merge_patch_keeps_other_values_byte_for_byte() {
         let number = "12345678901234567890.12345678901234567890e+7";
-        let text = format!(r#" {{ "n" : {number}, "s":"\u00e9\/" , "o" : {{ "k" : [ 1 , 2 ] }} }} "#);
-        let expected = format!(r#"{{"n":{number},"s":"\u00e9\/","o":{{ "k" : [ 1 , 2 ] }},"a":1}}"#);
+        let text =
+            format!(r#" {{ "n" : {number}, "s":"\u00e9\/" , "o" : {{ "k" : [ 1 , 2 ] }} }} "#);
+        let expected =
+            format!(r#"{{"n":{number},"s":"\u00e9\/","o":{{ "k" : [ 1 , 2 ] }},"a":1}}"#);
         assert_eq!(patched(&text, r#"{"a":1}"#), Some(expected));
         let escaped = r#"{"\u0061\ud83d\ude00\n":1,"b":2}"#;
-        assert_eq!(patched(escaped, "{\"a😀\\n\":3}").unwrap(), "{\"\\u0061\\ud83d\\ude00\\n\":3,\"b\":2}");
+        assert_eq!(
+            patched(escaped, "{\"a😀\\n\":3}").unwrap(),
+            "{\"\\u0061\\ud83d\\ude00\\n\":3,\"b\":2}"
+        );
         assert_eq!(patched(r#"{"a":1,"a":2,"b":3}"#, r#"{"a":4}"#).unwrap(), r#"{"a":4,"b":3}"#);
         assert_eq!(patched(r#"{"a":1}"#, r#"{"a":2,"a":null}"#).unwrap(), "{}");
     }
@@ -371,9 +376,34 @@ mod tests {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(MergePatch::parse(&deep(128)).is_some());
         for text in [
-            "", " ", "{", "}", "{}}", "[1,]", "[,1]", r#"{"a"}"#, r#"{"a":}"#, r#"{"a":1,}"#, "{a:1}",
-            "01", "1.", ".5", "-", "1e", "+1", "nul", "truex", "\"", "\"\\x\"", "\"\\u12g4\"",
-            "\"\\u12\"", "\"\n\"", "1 2", "\u{feff}{}", "'a'", &deep(129),
+            "",
+            " ",
+            "{",
+            "}",
+            "{}}",
+            "[1,]",
+            "[,1]",
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            r#"{"a":1,}"#,
+            "{a:1}",
+            "01",
+            "1.",
+            ".5",
+            "-",
+            "1e",
+            "+1",
+            "nul",
+            "truex",
+            "\"",
+            "\"\\x\"",
+            "\"\\u12g4\"",
+            "\"\\u12\"",
+            "\"\n\"",
+            "1 2",
+            "\u{feff}{}",
+            "'a'",
+            &deep(129),
         ] {
             assert!(MergePatch::parse(text).is_none(), "{text}");
             assert_eq!(patched(text, "{}"), None, "{text}");

@@ -23,7 +23,12 @@ use crate::route::parameter;
 #[openapi(
     paths(create, list, describe, samples, failures, start, pause, resume, cancel),
     components(schemas(
-        JobForm, JobStartForm, JobView, JobPageView, JobSamplePageView, JobFailurePageView
+        JobForm,
+        JobStartForm,
+        JobView,
+        JobPageView,
+        JobSamplePageView,
+        JobFailurePageView
     ))
 )]
 pub(super) struct Operations;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use peeklock_machine::Machine as _;
 use peeklock_machine::queue::Queue;
 use peeklock_model::command::{
-    Act, BodyEdit, Command, Deed, Drain, Edit, JobStep, LinkEnd, NewInstant, OperatorCommand, ReceiveMode,
-    RuleCommand, SessionCommand, SessionFilter, Settlement, TopicCommand,
+    Act, BodyEdit, Command, Deed, Drain, Edit, JobStep, LinkEnd, NewInstant, OperatorCommand,
+    ReceiveMode, RuleCommand, SessionCommand, SessionFilter, Settlement, TopicCommand,
 };
 use peeklock_model::inspect::{
     HeadOrder, HeadQuery, HeadStart, HeadStates, Inquiry, LockOrder, LockQuery, SessionOrder,
