@@ -373,7 +373,12 @@ impl JobDraft {
     }
 }
 
-fn check_body(edit: &BodyEdit) -> Result<(), Rejection> {
+/// Refuses a new body that no job can make.
+///
+/// # Errors
+/// `MessageSizeExceeded` for more than [`BODY_EDIT_BYTES_MAX`] bytes, `ArgumentError` for a text
+/// that is not a merge patch.
+pub fn check_body(edit: &BodyEdit) -> Result<(), Rejection> {
     let (bytes, bytes_max) = (edit.as_bytes().len() as u64, u64::from(BODY_EDIT_BYTES_MAX));
     if bytes > bytes_max {
         return Err(Rejection::message_size_exceeded("new body or merge patch", bytes, bytes_max));
@@ -381,7 +386,8 @@ fn check_body(edit: &BodyEdit) -> Result<(), Rejection> {
     match edit {
         BodyEdit::MergePatch(patch) if MergePatch::parse(patch).is_none() => {
             Err(Rejection::argument(
-                "mergePatch is no JSON; give a JSON merge patch (RFC 7396) as a text",
+                "the merge patch is not JSON of at most 128 levels; give a JSON merge patch (RFC \
+                 7396) as a string, or a whole new body",
             ))
         }
         BodyEdit::MergePatch(_) | BodyEdit::Whole(_) => Ok(()),

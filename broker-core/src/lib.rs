@@ -51,6 +51,7 @@ pub mod inspect {
     pub use crate::search::*;
     pub use crate::series::query::*;
     pub use crate::topology::query::*;
+    pub use crate::transfer::body_change::BodyChange;
     pub use peeklock_words::search::*;
 }
 // The state machines, one for each kind of entity.

@@ -2,6 +2,7 @@
 //! Couriers carry them between actors. A message leaves its source only after its destination has
 //! stored it.
 
+pub(crate) mod body_change;
 pub mod claim;
 pub mod contents;
 

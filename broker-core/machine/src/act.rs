@@ -240,10 +240,12 @@ fn deed_hash(act: &Act) -> u64 {
             hasher.write(to.unwrap_or_default().as_bytes());
             if let Some(edit) = act.deed.edit() {
                 hasher.write(&[11, u8::from(edit.new_id)]);
+                hasher.write(&edit.changes.size_bytes().to_be_bytes());
                 hasher.write(edit.changes.as_bytes());
                 if let Some(body) = &edit.body {
                     let tag = if matches!(body, BodyEdit::Whole(_)) { 12 } else { 13 };
                     hasher.write(&[tag]);
+                    hasher.write(&(body.as_bytes().len() as u64).to_be_bytes());
                     hasher.write(body.as_bytes());
                 }
             }

@@ -49,7 +49,7 @@ pub struct Origin {
 /// Contents that the destination of a transfer stores again.
 #[derive(Clone, Debug)]
 pub struct OriginContents {
-    /// The message, if the store does not share contents between shards.
+    /// The message, if a job changed its body or the store does not share contents between shards.
     pub content: Option<Bytes>,
     /// The overlays that it has at its destination, in their order.
     pub overlays: Vec<Bytes>,
@@ -124,6 +124,19 @@ impl Arrival {
     #[must_use]
     pub const fn is_for_one(&self) -> bool {
         matches!(self.resent, Some(Resent { only: Some(_), .. }))
+    }
+
+    /// Bytes of the content and properties that a job has changed, which the destination stores
+    /// again.
+    #[must_use]
+    pub fn changed_bytes(&self) -> u64 {
+        match (&self.resent, &self.origin.contents) {
+            (Some(_), Some(contents)) => {
+                let parts = contents.content.iter().chain(&contents.overlays);
+                parts.map(|part| part.len() as u64).sum()
+            }
+            _ => 0,
+        }
     }
 }
 

@@ -94,18 +94,10 @@ impl Access {
         path: &str,
         sequence: SequenceNumber,
     ) -> Result<BodyReader, BrokerError> {
-        let inquiry = Inquiry::Heads(HeadQuery {
-            session: None,
-            states: HeadStates::ALL,
-            order: HeadOrder::Number,
-            is_descending: false,
-            start: HeadStart::Number(sequence),
-            count_max: 1,
-        });
         let entity = self.entity(path, Action::Inspect).await?;
         let audited =
             self.audit_question(path, &Question::Body { sequence, from: 0, length: 0 }).await?;
-        let body = self.read_body(path, &entity, sequence, inquiry).await;
+        let body = self.read_body(path, &entity, sequence).await;
         audited.end_with(end_of(&body)).await;
         body
     }
@@ -115,16 +107,33 @@ impl Access {
         path: &str,
         entity: &Entity,
         sequence: SequenceNumber,
-        inquiry: Inquiry,
     ) -> Result<BodyReader, BrokerError> {
-        let Excerpt::Heads { heads, .. } = self.excerpt(entity, inquiry).await? else {
-            return Err(self.broker.refuse(unexpected(), path));
-        };
-        let head = heads.into_iter().find(|head| head.message.facts.sequence == sequence);
+        let head = self.find_head(entity, sequence).await?;
         let Some(HeadFacts { message, header_size, .. }) = head else {
             return Err(self.broker.refuse(Rejection::message_not_found(sequence), path));
         };
         message.body(header_size).await.map_err(|error| self.unreadable(path, &error))
+    }
+
+    /// Finds a message by its number.
+    pub(super) async fn find_head(
+        &self,
+        entity: &Entity,
+        sequence: SequenceNumber,
+    ) -> Result<Option<HeadFacts<ReceivedMessage>>, BrokerError> {
+        let query = HeadQuery {
+            session: None,
+            states: HeadStates::ALL,
+            order: HeadOrder::Number,
+            is_descending: false,
+            start: HeadStart::Number(sequence),
+            count_max: 1,
+        };
+        let Excerpt::Heads { heads, .. } = self.excerpt(entity, Inquiry::Heads(query)).await?
+        else {
+            return Err(entity.refuse(unexpected()));
+        };
+        Ok(heads.into_iter().find(|head| head.message.facts.sequence == sequence))
     }
 
     /// Returns a reader of the state of a session, if it has one. Reading changes nothing (CON-27).
@@ -326,7 +335,7 @@ impl Access {
     }
 
     /// Sends an inquiry to an entity, with room from the budget of management.
-    pub(super) async fn excerpt(
+    async fn excerpt(
         &self,
         entity: &Entity,
         inquiry: Inquiry,
@@ -381,15 +390,18 @@ impl<'b> Holders<'b> {
 
 /// Reads the head of a message.
 pub(super) async fn read_head(facts: HeadFacts<ReceivedMessage, Holder>) -> Head {
-    let content = match facts.message.head(facts.header_size).await {
-        Ok(content) => Some(content),
-        Err(error) => {
-            let sequence_number = facts.message.facts.sequence.0;
-            tracing::error!(sequence_number, %error, "message cannot be read");
-            None
-        }
-    };
+    let content = facts.message.head(facts.header_size).await;
+    let content = logged(content, facts.message.facts.sequence);
     Head { facts: facts.with_message(|message| message.facts), content }
+}
+
+/// Returns the content of a message, or logs that it cannot be read.
+pub(super) fn logged<T>(
+    content: Result<T, MessageReadError>,
+    SequenceNumber(sequence_number): SequenceNumber,
+) -> Option<T> {
+    let log = |error: &_| tracing::error!(sequence_number, %error, "message cannot be read");
+    content.inspect_err(log).ok()
 }
 
 /// Upper bound on the bytes that the store reads for a head.
@@ -412,6 +424,6 @@ fn count(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
-pub(super) fn unexpected() -> Rejection {
+fn unexpected() -> Rejection {
     Rejection::internal("unexpected answer to an inquiry")
 }

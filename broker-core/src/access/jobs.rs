@@ -64,35 +64,22 @@ impl Access {
     pub(super) async fn create_job(
         &self,
         path: &str,
-        draft: JobDraft,
+        mut draft: JobDraft,
     ) -> Result<Managed, BrokerError> {
         let refuse = |rejection| self.broker.refuse(rejection, path);
         let keeper = self.broker.job_keeper()?;
         let entity = self.entity(path, Action::Operate).await?;
         let limits = &self.broker.settings().limits;
         draft.check(entity.kind(), entity.sub_queue(), limits).map_err(refuse)?;
+        if has_sessions(&entity).await? {
+            refuse_to_send_sessions(&entity, &draft.deed)?;
+            // Only the lock of a session can be broken, so each step leaves locked messages alone.
+            draft.breaks_locks = false;
+        }
         if draft.deed.sends() {
-            self.refuse_to_send_sessions(&entity).await?;
             self.allow_job_destination(&entity, &draft.deed).await?;
         }
         Ok(self.job(keeper.create(entity.path(), draft).await.map_err(refuse)?))
-    }
-
-    /// Refuses to send messages of a main queue with sessions, as each step would (CON-12).
-    async fn refuse_to_send_sessions(&self, entity: &Entity) -> Result<(), BrokerError> {
-        if entity.sub_queue() != SubQueue::Main {
-            return Ok(());
-        }
-        let has_sessions = match entity.as_broker().manage(Command::Describe).await? {
-            Outcome::Described(queue) => queue.description.requires_session,
-            Outcome::SubscriptionDescribed(described) => described.description.requires_session,
-            _ => false,
-        };
-        if has_sessions {
-            let detail = "messages of sessions cannot be moved; receive and send them";
-            return Err(entity.refuse(Rejection::invalid_operation(detail)));
-        }
-        Ok(())
     }
 
     /// Checks that the destination of a job exists, and the right to send to it. Without a
@@ -176,7 +163,7 @@ impl Access {
             }
             JobQuery::Samples(job) => {
                 let facts = keeper.describe(job).ok_or_else(|| refuse(unknown_job(job)))?;
-                Found::JobSamples(self.job_samples(&facts).await?)
+                Found::JobSamples(self.job_samples(&facts, keeper.entity(job)).await?)
             }
             JobQuery::Failures { job, skip, count_max } => {
                 let failures = keeper.failures(job, skip, count_max).await;
@@ -189,6 +176,27 @@ impl Access {
         let found = Found::Job(Box::new(facts));
         Managed::Findings(Box::new(Findings { at: self.broker.now(), found }))
     }
+}
+
+/// Whether an entity is a main queue with sessions.
+async fn has_sessions(entity: &Entity) -> Result<bool, BrokerError> {
+    if entity.sub_queue() != SubQueue::Main {
+        return Ok(false);
+    }
+    Ok(match entity.as_broker().manage(Command::Describe).await? {
+        Outcome::Described(queue) => queue.description.requires_session,
+        Outcome::SubscriptionDescribed(described) => described.description.requires_session,
+        _ => false,
+    })
+}
+
+/// Refuses to send messages of a main queue with sessions, as each step would (CON-12).
+fn refuse_to_send_sessions(entity: &Entity, deed: &Deed) -> Result<(), BrokerError> {
+    if !deed.sends() {
+        return Ok(());
+    }
+    let detail = "messages of sessions cannot be moved; receive and send them";
+    Err(entity.refuse(Rejection::invalid_operation(detail)))
 }
 
 /// A page of the jobs that the reader may read.

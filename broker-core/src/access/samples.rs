@@ -4,59 +4,55 @@
 //! that is no longer there has no sample.
 
 use bytes::{Bytes, BytesMut};
-use peeklock_model::inspect::{
-    Excerpt, HeadFacts, HeadOrder, HeadQuery, HeadStart, HeadState, HeadStates, Inquiry,
-};
+use peeklock_model::inspect::{HeadFacts, HeadState};
 
 use super::Access;
-use super::inspect::unexpected;
+use super::inspect::logged;
 use crate::broker::Entity;
 use crate::command::{
-    ActResult, BodyEdit, Deed, MessageReadError, MessageState, PATCHED_BODY_BYTES_MAX,
-    ReceivedMessage,
+    ActResult, Deed, MessageReadError, MessageState, PATCHED_BODY_BYTES_MAX, ReceivedMessage,
 };
 use crate::contract::action::Action;
 use crate::error::BrokerError;
 use crate::findings::{BODY_START_BYTES, BodyKind, Head, HeadContent};
-use crate::ids::SequenceNumber;
+use crate::ids::{EntityId, SequenceNumber};
 use crate::jobs::{JobFacts, JobSample, expected_result};
 use crate::message::{Body, Overlay};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
-use crate::transfer::contents::{DEAD_LETTER_FACTS, changed_body, without_dead_letter_facts};
+use crate::transfer::body_change::BodyChange;
+use crate::transfer::contents::{DEAD_LETTER_FACTS, without_dead_letter_facts};
+
+/// A message after a deed.
+struct Changed {
+    content: HeadContent,
+    /// Bytes by which its body is longer, or shorter if negative.
+    growth: i64,
+    /// Whether the deed applies to its body.
+    is_applicable: bool,
+}
 
 impl Access {
-    /// Reads the samples of a job. The right was checked before.
-    pub(super) async fn job_samples(&self, job: &JobFacts) -> Result<Vec<JobSample>, BrokerError> {
+    /// Reads the samples of a job, whose messages are in this entity. The right was checked before.
+    /// Another entity that got the path has none (CON-13).
+    pub(super) async fn job_samples(
+        &self,
+        job: &JobFacts,
+        id: Option<EntityId>,
+    ) -> Result<Vec<JobSample>, BrokerError> {
         let sequences = job.preview.iter().flat_map(|preview| &preview.samples);
         let entity = self.entity(&job.path, Action::Inspect).await?;
         let mut samples = Vec::new();
+        if Some(entity.id()) != id {
+            return Ok(samples);
+        }
+        let body = job.deed.edit().and_then(|edit| edit.body.as_ref()).map(BodyChange::new);
         for sequence in sequences {
-            if let Some(facts) = self.facts_of(&entity, *sequence).await? {
-                samples.push(self.sample(&entity, facts, job).await);
+            if let Some(facts) = self.find_head(&entity, *sequence).await? {
+                samples.push(self.sample(&entity, facts, job, body.as_ref()).await);
             }
         }
         Ok(samples)
-    }
-
-    async fn facts_of(
-        &self,
-        entity: &Entity,
-        sequence: SequenceNumber,
-    ) -> Result<Option<HeadFacts<ReceivedMessage>>, BrokerError> {
-        let query = HeadQuery {
-            session: None,
-            states: HeadStates::ALL,
-            order: HeadOrder::Number,
-            is_descending: false,
-            start: HeadStart::Number(sequence),
-            count_max: 1,
-        };
-        let Excerpt::Heads { heads, .. } = self.excerpt(entity, Inquiry::Heads(query)).await?
-        else {
-            return Err(entity.refuse(unexpected()));
-        };
-        Ok(heads.into_iter().find(|head| head.message.facts.sequence == sequence))
     }
 
     async fn sample(
@@ -64,31 +60,33 @@ impl Access {
         entity: &Entity,
         facts: HeadFacts<ReceivedMessage>,
         job: &JobFacts,
+        body: Option<&BodyChange>,
     ) -> JobSample {
-        let refused = expected_result(&job.deed, facts.state, facts.is_expired, job.breaks_locks);
-        let (content, refused) = match content_after(&job.deed, entity, &facts).await {
-            Ok((content, true)) => (Some(content), refused),
-            Ok((content, false)) => (Some(content), refused.or(Some(ActResult::NotJson))),
-            Err(error) => {
-                let sequence_number = facts.message.facts.sequence.0;
-                tracing::error!(sequence_number, %error, "message cannot be read");
-                (None, refused)
+        let mut refused =
+            expected_result(&job.deed, facts.state, facts.is_expired, job.breaks_locks);
+        let changed = changed(&job.deed, body, entity, &facts).await;
+        let changed = logged(changed, facts.message.facts.sequence);
+        let mut facts = facts.with_holder(|_| None).with_message(|message| message.facts);
+        if let Some(changed) = &changed {
+            let size = i64::from(facts.message.size) + changed.growth;
+            facts.message.size = u32::try_from(size.max(0)).unwrap_or(u32::MAX);
+            if !changed.is_applicable {
+                refused = refused.or(Some(ActResult::NotJson));
             }
-        };
-        let facts = facts.with_holder(|_| None).with_message(|message| message.facts);
-        let mut head = Head { facts, content };
+        }
+        let mut head = Head { facts, content: changed.map(|changed| changed.content) };
         change_facts(&mut head, &job.deed, self.broker.now());
         JobSample { head, refused }
     }
 }
 
-/// Reads the properties and the start of the body as they are after a deed. Returns also whether the
-/// deed applies to the body.
-async fn content_after(
+/// Reads the properties and the start of the body as they are after a deed.
+async fn changed(
     deed: &Deed,
+    body: Option<&BodyChange>,
     entity: &Entity,
     facts: &HeadFacts<ReceivedMessage>,
-) -> Result<(HeadContent, bool), MessageReadError> {
+) -> Result<Changed, MessageReadError> {
     let is_resubmit = matches!(deed, Deed::Resubmit { .. });
     let alter = |overlays: &mut Vec<Overlay>| {
         if is_resubmit {
@@ -103,11 +101,12 @@ async fn content_after(
             overlays.extend(Overlay::dead_letter(reason.as_deref(), description.as_deref(), &[]));
         }
     };
-    let mut content = facts.message.head_with(facts.header_size, alter).await?;
-    let mut is_applicable = true;
-    if let Some(body) = deed.edit().and_then(|edit| edit.body.as_ref()) {
-        is_applicable = show_body(&mut content, body, facts).await?;
+    let content = facts.message.head_with(facts.header_size, alter).await?;
+    let mut changed = Changed { content, growth: 0, is_applicable: true };
+    if let Some(body) = body {
+        changed.change_body(body, facts).await?;
     }
+    let content = &mut changed.content;
     if deed.edit().is_some_and(|edit| edit.new_id) {
         // It is chosen when the message is sent.
         content.message.message_id = None;
@@ -117,32 +116,45 @@ async fn content_after(
         let source = path.strip_suffix(SubQueue::DeadLetter.suffix()).unwrap_or(path);
         content.dead_letter_source = Some(source.to_owned());
     }
-    Ok((content, is_applicable))
+    Ok(changed)
 }
 
-/// Shows the body after an edit. Returns whether the edit applies to the present one.
-async fn show_body(
-    content: &mut HeadContent,
-    edit: &BodyEdit,
-    facts: &HeadFacts<ReceivedMessage>,
-) -> Result<bool, MessageReadError> {
-    let mut present = BytesMut::new();
-    if matches!(edit, BodyEdit::MergePatch(_)) {
-        let mut reader = facts.message.body(facts.header_size).await?;
-        let is_long = reader.length() > u64::from(PATCHED_BODY_BYTES_MAX);
-        if is_long || reader.kind() != BodyKind::Data {
-            return Ok(false);
+impl Changed {
+    /// Shows the body after an edit, unless it does not apply to the present one.
+    async fn change_body(
+        &mut self,
+        body: &BodyChange,
+        facts: &HeadFacts<ReceivedMessage>,
+    ) -> Result<(), MessageReadError> {
+        let mut present = BytesMut::new();
+        if body.is_patch() {
+            let mut reader = facts.message.body(facts.header_size).await?;
+            let is_long = reader.length() > u64::from(PATCHED_BODY_BYTES_MAX);
+            if is_long || reader.kind() != BodyKind::Data {
+                self.is_applicable = false;
+                return Ok(());
+            }
+            while let Some(piece) = reader.next().await? {
+                present.extend_from_slice(&piece);
+            }
         }
-        while let Some(piece) = reader.next().await? {
-            present.extend_from_slice(&piece);
-        }
+        let Some(new) = body.body_after(&Body::Data(present.freeze())) else {
+            self.is_applicable = false;
+            return Ok(());
+        };
+        let (before, after) = (self.content.body_bytes, new.len() as u64);
+        self.growth = section_bytes(after) - section_bytes(before);
+        let start = new.get(..BODY_START_BYTES).unwrap_or(&new);
+        self.content.message.body = Body::Data(Bytes::copy_from_slice(start));
+        (self.content.body_kind, self.content.body_bytes) = (BodyKind::Data, after);
+        Ok(())
     }
-    let present = Body::Data(present.freeze());
-    let Some(changed) = changed_body(&present, edit) else { return Ok(false) };
-    let start = changed.get(..BODY_START_BYTES).unwrap_or(&changed);
-    content.message.body = Body::Data(Bytes::copy_from_slice(start));
-    (content.body_kind, content.body_bytes) = (BodyKind::Data, changed.len() as u64);
-    Ok(true)
+}
+
+/// Bytes of a data section with this number of bytes, without those that each one has.
+fn section_bytes(length: u64) -> i64 {
+    let length_bytes = if length > 255 { 3 } else { 0 };
+    i64::try_from(length).unwrap_or(i64::MAX - 3) + length_bytes
 }
 
 /// Changes the facts of a message as a deed does.

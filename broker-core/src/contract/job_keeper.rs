@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::Rejection;
-use crate::ids::JobId;
+use crate::ids::{EntityId, JobId};
 use crate::jobs::{JobControl, JobDraft, JobFacts, JobFailurePage};
 
 /// Keeps jobs and carries them out. Its methods may be called in any runtime, and must not block.
@@ -18,6 +18,10 @@ pub trait JobKeeper: Send + Sync {
 
     /// Returns the path of the entity or sub-queue of a job; none for a job that is unknown.
     fn path(&self, job: JobId) -> Option<Arc<str>>;
+
+    /// Returns the entity that had this path when the messages of a job were selected; none before,
+    /// and for a job that is unknown.
+    fn entity(&self, job: JobId) -> Option<EntityId>;
 
     /// Returns all jobs with the paths of their entities, newest first.
     fn list(&self) -> Vec<(JobId, Arc<str>)>;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Shell, TreeFault, TurnResults};
 use crate::admission::{Budget, Permit};
-use crate::command::Stored;
+use crate::command::{Command, Stored};
 use crate::condition::Condition;
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
@@ -28,6 +28,7 @@ use crate::machine::{Machine, Preparation};
 use crate::request::{Release, Request};
 use crate::store::{Reserved, Shortage, Waker};
 use crate::time::{TimeSpan, Timestamp};
+use crate::transfer::Arrival;
 use crate::transfer::claim::TransferClaim;
 
 /// Maximum number of parked sends that a turn takes up again.
@@ -163,7 +164,8 @@ impl<M: Machine> Shell<M> {
 
     /// Takes a list from another entity. Its contents are already stored, but rules may add
     /// overlays to copies. If these may be large, so that rules were evaluated ahead, and the store
-    /// is busy, the list is refused and offered again later. A full store accepts it (QUO-05).
+    /// is busy, the list is refused and offered again later. A full store accepts it (QUO-05),
+    /// unless a job has changed messages (CON-17).
     pub(super) fn take_over_list(
         &mut self,
         request: Request,
@@ -171,9 +173,15 @@ impl<M: Machine> Shell<M> {
         out: &mut Vec<Release>,
         turn: &mut TurnResults,
     ) -> Result<(), TreeFault> {
-        let bytes = self.machine.judged_bytes().unwrap_or(0);
+        let changed = match &request.command {
+            Command::TransferIn { messages, .. } => {
+                messages.iter().map(Arrival::changed_bytes).sum()
+            }
+            _ => 0,
+        };
+        let bytes = self.machine.judged_bytes().unwrap_or(0).saturating_add(changed);
         let room = (bytes > 0).then(|| self.reserve(bytes, now));
-        if room == Some(Reserved::Busy) {
+        if room == Some(Reserved::Busy) || room == Some(Reserved::Full) && changed > 0 {
             let rejection = Rejection::server_busy("the store has no space at the moment");
             out.extend(request.reply.answer(Err(rejection)));
             return Ok(());

@@ -1,9 +1,9 @@
 //! Work on a list in transit, independent of its driver: turns the messages of the source into
 //! arrivals once there is room, and computes the result for the source.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::body_change::BodyChange;
 use super::claim::TransferEnd;
 use super::{Arrival, Departure, HandOver, OriginContents, PinnedMessage};
 use crate::admission::loaded_bytes;
@@ -13,15 +13,18 @@ use crate::content_ref::ContentRef;
 use crate::edge::Edge;
 use crate::ids::{SequenceNumber, TrackingId};
 use crate::message::{
-    Body, Content, DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, MergePatch, Overlay,
+    Content, DEAD_LETTER_ERROR_DESCRIPTION, DEAD_LETTER_REASON, MergePatch, Overlay,
     PropertyChange, SettableProperty, Value,
 };
 use crate::path::SubQueue;
 use crate::store::{Key, Store, StoreError};
 use crate::time::TimeSpan;
 
-/// Bytes of headers and overlays that are read before other tasks of the thread get a turn.
+/// Bytes of headers, overlays and patched bodies that are read before other tasks of the thread get
+/// a turn.
 const READ_BYTES_PER_TURN: u64 = 64 << 10;
+/// Bytes of a content from which its body is patched on another thread.
+const PATCHED_ELSEWHERE_BYTES: u32 = 32 << 10;
 /// Application properties that a resubmitted message loses (CON-16).
 pub(crate) const DEAD_LETTER_FACTS: [&str; 3] =
     [DEAD_LETTER_REASON, DEAD_LETTER_ERROR_DESCRIPTION, LAST_ERROR_PROPERTY];
@@ -29,7 +32,7 @@ pub(crate) const DEAD_LETTER_FACTS: [&str; 3] =
 /// Returns the bytes of room that the messages of a list need while they are loaded.
 #[must_use]
 pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
-    let body = list.route.as_ref().and_then(|route| route.edit.as_ref()?.body.as_ref());
+    let body = new_body(list);
     let sizes = list.messages.iter().map(|one| {
         let size = u64::from(one.message.facts.size);
         size + match body {
@@ -40,10 +43,18 @@ pub fn room_of(list: &HandOver<PinnedMessage>) -> u64 {
             }
         }
     });
-    loaded_bytes(list.messages.len(), sizes.sum())
+    let once = match body {
+        // The patch that is read, and for one message at a time the joined body and the new one.
+        Some(BodyEdit::MergePatch(patch)) => {
+            let patch = (1 + MergePatch::BYTES_PER_BYTE) * patch.len() as u64;
+            patch + 2 * u64::from(PATCHED_BODY_BYTES_MAX)
+        }
+        Some(BodyEdit::Whole(_)) | None => 0,
+    };
+    loaded_bytes(list.messages.len(), sizes.sum::<u64>() + once)
 }
 
-/// Why a message of a job is not loaded.
+/// Reason that a message of a job is not loaded.
 #[derive(Debug)]
 pub enum LoadError {
     /// The store cannot read it.
@@ -55,15 +66,6 @@ pub enum LoadError {
 impl From<StoreError> for LoadError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-impl From<LoadError> for StoreError {
-    fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::Store(error) => error,
-            LoadError::NotJson => Self::Damaged("the body is no JSON".into()),
-        }
     }
 }
 
@@ -88,8 +90,8 @@ pub fn release_contents(list: &mut HandOver<PinnedMessage>, store: &dyn Store) {
     }
 }
 
-/// Loads the contents of a list. If the store does not share contents, the destination gets them in
-/// order to store them again.
+/// Loads the contents of a list that no job sends. If the store does not share contents, the
+/// destination gets them in order to store them again.
 ///
 /// # Errors
 /// A content that the store cannot read.
@@ -101,8 +103,8 @@ pub async fn load(
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0;
     for pinned in &list.messages {
-        let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
-        arrivals.push(arrival.map_err(StoreError::from)?);
+        let content = load_content(pinned, &mut read_bytes).await?;
+        arrivals.push(arrival(list, pinned, content, edge, store, &mut read_bytes).await?);
     }
     Ok(arrivals)
 }
@@ -117,8 +119,18 @@ pub async fn load_each(
 ) -> Vec<Result<Arrival, LoadError>> {
     let mut arrivals = Vec::with_capacity(list.messages.len());
     let mut read_bytes = 0u64;
+    let body = new_body(list).map(BodyChange::new);
     for pinned in &list.messages {
-        let arrival = load_one(list, pinned, edge, store, &mut read_bytes).await;
+        let loading = async {
+            let mut content = load_content(pinned, &mut read_bytes).await?;
+            if let Some(body) = &body {
+                // A message that stays counts too.
+                read_bytes += u64::from(content.size().min(PATCHED_BODY_BYTES_MAX));
+                content = change_body(content, body).await?;
+            }
+            Ok(arrival(list, pinned, content, edge, store, &mut read_bytes).await?)
+        };
+        let arrival = loading.await;
         let may_pass = matches!(arrival, Err(LoadError::Store(StoreError::Unavailable(_))));
         arrivals.push(arrival);
         if may_pass {
@@ -128,32 +140,36 @@ pub async fn load_each(
     arrivals
 }
 
-/// Loads a message, after a turn of other tasks if many bytes were read.
-async fn load_one(
-    list: &HandOver<PinnedMessage>,
-    pinned: &PinnedMessage,
-    edge: &Edge,
-    store: &dyn Store,
-    read_bytes: &mut u64,
-) -> Result<Arrival, LoadError> {
+/// New body of the messages of a list.
+fn new_body(list: &HandOver<PinnedMessage>) -> Option<&BodyEdit> {
+    list.route.as_ref()?.edit.as_ref()?.body.as_ref()
+}
+
+/// Loads the content of a message, after a turn of other tasks if many bytes were read.
+async fn load_content(pinned: &PinnedMessage, read_bytes: &mut u64) -> Result<Content, StoreError> {
     if *read_bytes > READ_BYTES_PER_TURN {
         *read_bytes = 0;
         tokio::task::yield_now().await;
     }
+    let content = Content::parse(pinned.message.content.load().await?);
+    content.map_err(|error| StoreError::Damaged(error.to_string().into()))
+}
+
+/// Makes the arrival of a message with this content.
+async fn arrival(
+    list: &HandOver<PinnedMessage>,
+    pinned: &PinnedMessage,
+    content: Content,
+    edge: &Edge,
+    store: &dyn Store,
+    read_bytes: &mut u64,
+) -> Result<Arrival, StoreError> {
     let shares_contents = store.shares_contents();
     let resubmits = list.route.as_ref().is_some_and(|route| route.is_resubmit);
     let edit = list.route.as_ref().and_then(|route| route.edit.as_ref());
     let is_forwarded = list.route.is_none();
     let PinnedMessage { message, hops, copies_spent, never_duplicate, time_to_live, origin } =
         pinned;
-    let mut content = Content::parse(message.content.load().await?)
-        .map_err(|error| StoreError::Damaged(error.to_string().into()))?;
-    let body = edit.and_then(|edit| edit.body.as_ref());
-    if let Some(body) = body {
-        let changed = changed_body(&content.body(), body).ok_or(LoadError::NotJson)?;
-        *read_bytes += u64::from(content.size());
-        content = content.with_body(&changed);
-    }
     let mut overlays = load_overlays(&message.overlays).await?;
     let set = overlays.iter().map(|overlay| u64::from(overlay.size_bytes()));
     *read_bytes += u64::from(content.header_size()) + set.sum::<u64>();
@@ -170,11 +186,13 @@ async fn load_one(
     if let Some(edit) = edit {
         overlays.push(edit.changes.clone());
         overlays.extend(edit.new_id.then(|| new_id(edge)));
-        overlays = Overlay::combine(&overlays).into_iter().collect();
+        // An edit of the body only sets no property.
+        let set = Overlay::combine(&overlays).filter(|set| !set.is_empty());
+        overlays = set.into_iter().collect();
     }
     let mut origin = origin.clone();
     if !shares_contents || resubmits || edit.is_some() {
-        let is_new = !shares_contents || body.is_some();
+        let is_new = !shares_contents || new_body(list).is_some();
         let content = is_new.then(|| content.as_bytes().clone());
         let overlays = overlays.iter().map(|overlay| overlay.as_bytes().clone()).collect();
         origin.contents = Some(Box::new(OriginContents { content, overlays }));
@@ -224,19 +242,16 @@ pub(crate) fn without_dead_letter_facts(
     (!overlay.is_empty()).then_some(overlay)
 }
 
-/// Returns the body after an edit; none if a merge patch does not apply to it.
-pub(crate) fn changed_body<'b>(body: &Body, edit: &'b BodyEdit) -> Option<Cow<'b, [u8]>> {
-    match (edit, body) {
-        (BodyEdit::Whole(bytes), _) => Some(Cow::Borrowed(&**bytes)),
-        (BodyEdit::MergePatch(patch), Body::Data(bytes))
-            if bytes.len() <= PATCHED_BODY_BYTES_MAX as usize =>
-        {
-            let text = std::str::from_utf8(bytes).ok()?;
-            let changed = MergePatch::parse(patch)?.apply(text)?;
-            Some(Cow::Owned(changed.into_bytes()))
-        }
-        (BodyEdit::MergePatch(_), _) => None,
-    }
+/// Changes the body of a content.
+async fn change_body(content: Content, body: &BodyChange) -> Result<Content, LoadError> {
+    let changed = if body.is_patch() && content.size() >= PATCHED_ELSEWHERE_BYTES {
+        let body = body.clone();
+        let changing = tokio::task::spawn_blocking(move || body.content_after(content));
+        changing.await.map_err(|error| StoreError::Unavailable(error.to_string().into()))?
+    } else {
+        body.content_after(content)
+    };
+    changed.ok_or(LoadError::NotJson)
 }
 
 /// Returns an overlay that sets a new MessageId, a GUID (RFC 9562, version 4, variant 1).

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use peeklock_core::Broker;
 use peeklock_core::contract::{JobKeeper, JobRunner};
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::JobId;
+use peeklock_core::ids::{EntityId, JobId};
 use peeklock_core::inspect::{JobControl, JobDraft, JobFacts, JobFailurePage};
 use peeklock_core::store::journal::disk::{Disk, OsDisk};
 use tokio::sync::{mpsc, oneshot};
@@ -109,6 +109,10 @@ impl JobKeeper for Operations {
 
     fn path(&self, job: JobId) -> Option<Arc<str>> {
         self.table.path(job)
+    }
+
+    fn entity(&self, job: JobId) -> Option<EntityId> {
+        self.table.entity(job)
     }
 
     fn list(&self) -> Vec<(JobId, Arc<str>)> {

@@ -74,14 +74,19 @@ pub(crate) struct EditRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum BodyRecord {
-    Whole(Vec<u8>),
+    Text(Box<str>),
+    /// Bytes that are not UTF-8.
+    Bytes(Vec<u8>),
     MergePatch(Box<str>),
 }
 
 impl From<&Arc<Edit>> for EditRecord {
     fn from(edit: &Arc<Edit>) -> Self {
         let body = edit.body.as_ref().map(|body| match body {
-            BodyEdit::Whole(bytes) => BodyRecord::Whole(bytes.to_vec()),
+            BodyEdit::Whole(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => BodyRecord::Text(text.into()),
+                Err(_) => BodyRecord::Bytes(bytes.to_vec()),
+            },
             BodyEdit::MergePatch(patch) => BodyRecord::MergePatch(patch.clone()),
         });
         Self { changes: edit.changes.as_bytes().to_vec(), new_id: edit.new_id, body }
@@ -92,7 +97,8 @@ impl From<EditRecord> for Arc<Edit> {
     fn from(record: EditRecord) -> Self {
         let changes = Overlay::from_bytes(record.changes.into());
         let body = record.body.map(|body| match body {
-            BodyRecord::Whole(bytes) => BodyEdit::Whole(bytes.into()),
+            BodyRecord::Text(text) => BodyEdit::Whole(String::from(text).into()),
+            BodyRecord::Bytes(bytes) => BodyEdit::Whole(bytes.into()),
             BodyRecord::MergePatch(patch) => BodyEdit::MergePatch(patch),
         });
         Self::new(Edit { changes, new_id: record.new_id, body })

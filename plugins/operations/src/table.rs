@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::error::Rejection;
-use peeklock_core::ids::JobId;
+use peeklock_core::ids::{EntityId, JobId};
 use peeklock_core::inspect::{JobControl, JobFacts, JobFailurePage, JobState, unknown_job};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{Notify, oneshot};
@@ -154,6 +154,13 @@ impl Table {
 
     pub(crate) fn path(&self, id: JobId) -> Option<Arc<str>> {
         lock(&self.jobs).get(&id).map(|entry| Arc::clone(&entry.job.facts.path))
+    }
+
+    /// The entity of the selection; none before it is made.
+    pub(crate) fn entity(&self, id: JobId) -> Option<EntityId> {
+        let jobs = lock(&self.jobs);
+        let job = &jobs.get(&id)?.job;
+        job.facts.preview.as_ref().map(|_| job.entity)
     }
 
     /// All jobs, newest first.

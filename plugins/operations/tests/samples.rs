@@ -5,7 +5,8 @@ mod world;
 
 use std::sync::Arc;
 
-use peeklock_core::command::{ActResult, Command, Deed, Edit, MessageFacts, NewInstant};
+use peeklock_core::command::{ActResult, BodyEdit, Command, Deed, Edit, MessageFacts, NewInstant};
+use peeklock_core::description::{EntityKind, QueueProperties};
 use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{
     Found, HeadFacts, HeadState, Holder, JobQuery, JobSample, JobState, Question,
@@ -130,6 +131,41 @@ async fn samples_are_as_the_messages_that_the_job_stores() {
     let edit = Some(Arc::new(Edit { changes: Overlay::of_changes([]), new_id: true, body: None }));
     let sample = world.samples_of(dead, Deed::Resubmit { to: None, edit }).await.remove(0);
     assert_eq!(message_of(&sample).message_id, None);
+    world.stop().await;
+}
+
+/// CON-13, CON-14: another entity that got the path has no samples of the job.
+#[tokio::test]
+async fn samples_are_of_the_entity_of_the_job_only() {
+    let world = start().await;
+    world.send("q", 2).await;
+    let job = world.create("q", draft(matching(""), Deed::Delete)).await;
+    world.reaches(job.id, JobState::Ready).await;
+    assert_eq!(world.samples(job.id).await.len(), 2);
+    let delete = Management::Delete(EntityKind::Queue);
+    world.access.manage("q", delete).await.unwrap();
+    world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    world.send("q", 2).await;
+    assert_eq!(world.samples(job.id).await, []);
+    world.stop().await;
+}
+
+/// CON-14: the size of a sample counts its new body.
+#[tokio::test]
+async fn sample_has_the_size_of_its_new_body() {
+    let world = start().await;
+    world.broker.create_queue("to", QueueProperties::new()).await.unwrap();
+    for (old, new) in [(10, 300), (300, 10), (0, 0)] {
+        world.send_one("q", Message::new("o".repeat(old)).with_message_id("m")).await;
+        let body = Some(BodyEdit::Whole("n".repeat(new).into()));
+        let edit = Edit { changes: Overlay::of_changes([]), new_id: false, body };
+        let deed = Deed::Move { to: "to".into(), edit: Some(Arc::new(edit)) };
+        let sample = world.samples_of("q", deed.clone()).await.remove(0);
+        world.run_all("q", deed).await;
+        let stored = world.heads("to").await.pop().unwrap();
+        assert_eq!(sample.head.facts.message.size, stored.facts.message.size, "{old} to {new}");
+        assert_eq!(sample.head.content, stored.content);
+    }
     world.stop().await;
 }
 

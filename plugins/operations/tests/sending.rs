@@ -397,6 +397,10 @@ async fn job_without_a_possible_destination_is_refused() {
     ] {
         assert_eq!(world.refused_to_create(path, deed).await, condition, "{path}");
     }
+    // The lock of a message in a session is not broken, so the preview must not promise it.
+    let broken = JobDraft { breaks_locks: true, ..draft(matching(""), Deed::Delete) };
+    assert!(!world.create("s", broken.clone()).await.breaks_locks);
+    assert!(world.create("q", broken).await.breaks_locks);
     // A queue whose destination is deleted before the start keeps its messages.
     world.broker.create_queue("d", QueueProperties::new()).await.unwrap();
     world.send("q", 1).await;

@@ -94,12 +94,12 @@ pub struct Edit {
     pub body: Option<BodyEdit>,
 }
 
-/// New body of a message. Its content type stays.
+/// New body of a message, in one data section. Its content type stays.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BodyEdit {
-    /// These bytes, in one data section.
+    /// Bytes that replace the body. The content encoding is removed.
     Whole(Bytes),
-    /// The result of a JSON merge patch (RFC 7396), also in one data section.
+    /// JSON merge patch (RFC 7396) for the body.
     MergePatch(Box<str>),
 }
 
@@ -162,8 +162,9 @@ pub enum ActResult {
     Duplicate,
     /// The destination does not take the message for another reason.
     Refused,
-    /// The body is no JSON of at most [`PATCHED_BODY_BYTES_MAX`] bytes, so that a merge patch does not
-    /// apply to it.
+    /// The merge patch does not apply to the body: it is not data with JSON of at most
+    /// [`PATCHED_BODY_BYTES_MAX`] bytes and 128 levels, or has a member twice that the patch
+    /// changes.
     NotJson,
 }
 

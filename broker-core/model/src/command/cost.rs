@@ -127,7 +127,7 @@ impl Command {
                 let sizes = messages.iter().map(|arrival| size(&arrival.message));
                 Cost::of_messages(sizes, 2, Publishes::Yes)
             }
-            // These messages are stored already and only move.
+            // These messages are stored already. The shell asks for room for changes of a job.
             Self::TransferIn { messages, .. } => Cost {
                 bytes: messages.iter().map(|arrival| size(&arrival.message)).sum(),
                 ..Cost::of_count(messages.len())

@@ -17,6 +17,9 @@ use crate::amqp::ItemBounds;
 use crate::error::Rejection;
 use crate::time::{TimeSpan, Timestamp};
 
+/// Place of the content encoding in the properties section.
+const CONTENT_ENCODING_PLACE: usize = 7;
+
 /// A bare message in AMQP section encoding. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content {
@@ -158,20 +161,27 @@ impl Content {
         }
     }
 
+    /// The bytes of a body of data sections; none for a body of another kind or of more than
+    /// `length_max` bytes, of which nothing is copied.
+    #[must_use]
+    pub fn data_within(&self, length_max: usize) -> Option<Bytes> {
+        let sections = self.sections().body;
+        let is_data = matches!(Reader::new(sections).section(), Ok(descriptor::DATA) | Err(_));
+        let mut lengths = data_sections(sections).map(<[u8]>::len);
+        let fits = lengths.try_fold(length_max, usize::checked_sub).is_some();
+        (is_data && fits).then(|| self.data(sections))
+    }
+
     fn data(&self, sections: &[u8]) -> Bytes {
-        let mut reader = Reader::new(sections);
-        let mut next = || match (reader.section().ok()?, reader.scalar().ok()?) {
-            (descriptor::DATA, Scalar::Binary(bytes)) => Some(bytes),
-            _ => None,
-        };
-        let first = next().unwrap_or_default();
-        let Some(second) = next() else {
+        let mut parts = data_sections(sections);
+        let first = parts.next().unwrap_or_default();
+        let Some(second) = parts.next() else {
             return self.bytes.slice_ref(first);
         };
         let mut joined = BytesMut::with_capacity(sections.len());
         joined.extend_from_slice(first);
         joined.extend_from_slice(second);
-        while let Some(bytes) = next() {
+        for bytes in parts {
             joined.extend_from_slice(bytes);
         }
         joined.freeze()
@@ -267,16 +277,21 @@ impl Content {
             fields.extend_from_slice(old.rest());
             count = old_count;
         }
+        self.with_properties(&fields, count)
+    }
+
+    /// This content with these fields in its properties section.
+    fn with_properties(&self, fields: &[u8], count: usize) -> Self {
         let [before, after] = [self.between(0, self.layout.properties_at), self.after_properties()];
         let properties_bytes = 3 + codec::compound_bytes(Compound::List, fields.len(), count);
         let mut bytes = Vec::with_capacity(before.len() + properties_bytes + after.len());
         bytes.extend_from_slice(before);
         bytes.extend_from_slice(&[code::DESCRIBED, code::SMALL_ULONG, descriptor::PROPERTIES]);
         codec::compound(&mut bytes, Compound::List, fields.len(), count);
-        bytes.extend_from_slice(&fields);
+        bytes.extend_from_slice(fields);
         let application_at = bytes.len();
         bytes.extend_from_slice(after);
-        let body_at = application_at + sections.application_properties.len();
+        let body_at = application_at + self.sections().application_properties.len();
         let Layout { delivery_at, annotations_at, properties_at, .. } = self.layout;
         let [delivery_at, annotations_at, properties_at] =
             [delivery_at, annotations_at, properties_at].map(place);
@@ -295,6 +310,17 @@ impl Content {
         codec::binary(&mut bytes, body);
         bytes.extend_from_slice(footer);
         Self { bytes: bytes.into(), layout: self.layout }
+    }
+
+    /// This content without a content encoding, which a new body does not have. All other bytes are
+    /// kept (CON-16).
+    #[must_use]
+    pub fn without_content_encoding(self) -> Self {
+        let section = self.sections().properties;
+        match fields_without_encoding(section) {
+            Some((fields, count)) => self.with_properties(&fields, count),
+            None => self,
+        }
     }
 
     /// The number of bytes that the message id adds, if it has the form of an id from a broker. The
@@ -362,6 +388,30 @@ impl Content {
         let (_, end) = codec::body_sections(rest, &mut bounds)?;
         codec::footer(rest.get(end..).unwrap_or_default(), &mut bounds)
     }
+}
+
+/// Returns the fields of a properties section without its content encoding, and their number; none
+/// if it has no content encoding.
+fn fields_without_encoding(section: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let mut reader = Reader::new(section);
+    reader.section().ok()?;
+    let (count, mut fields) = reader.list().ok()?;
+    let all = fields.rest();
+    for _ in 0..CONTENT_ENCODING_PLACE {
+        fields.raw().ok()?;
+    }
+    let before = all.get(..all.len() - fields.remaining())?;
+    let is_set = fields.raw().ok()? != [code::NULL];
+    is_set.then(|| ([before, &[code::NULL], fields.rest()].concat(), count))
+}
+
+/// The bytes of data sections.
+fn data_sections(sections: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut reader = Reader::new(sections);
+    std::iter::from_fn(move || match (reader.section().ok()?, reader.scalar().ok()?) {
+        (descriptor::DATA, Scalar::Binary(bytes)) => Some(bytes),
+        _ => None,
+    })
 }
 
 /// The end of the body, in bytes that begin with it.

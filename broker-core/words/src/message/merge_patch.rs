@@ -5,38 +5,43 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of open arrays and objects.
+/// Maximum number of levels: of arrays and objects that are open at a place.
 const DEPTH_MAX: usize = 128;
 
 /// A patch that is read.
 #[derive(Debug)]
-pub struct MergePatch<'p>(Change<'p>);
+pub struct MergePatch(Change);
 
 #[derive(Debug)]
-enum Change<'p> {
+enum Change {
     /// The value becomes this text.
-    Set(&'p str),
+    Set(Box<str>),
     /// The member is removed.
     Remove,
     /// Members of an object change. A value of another kind becomes an object.
     Members {
         /// The names as they are written, with their changes.
-        changes: Vec<(&'p str, Change<'p>)>,
-        /// The place of each name in `changes`.
-        places: BTreeMap<Cow<'p, str>, usize>,
+        changes: Vec<(Box<str>, Change)>,
+        /// The place of each name in `changes`, by [`decoded`] names.
+        places: BTreeMap<Box<[u8]>, usize>,
     },
 }
 
-impl<'p> MergePatch<'p> {
-    /// Reads a patch; none for a text that is no JSON, or has more than 128 open arrays and objects.
+impl MergePatch {
+    /// Maximum bytes of memory of a patch for each byte of its text: an object with one short
+    /// member has a vector and a node of a tree.
+    pub const BYTES_PER_BYTE: u64 = 80;
+
+    /// Reads a patch; none for a text that is not JSON, or has more than 128 levels.
     #[must_use]
-    pub fn parse(text: &'p str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut scan = Scan { text, at: 0 };
         let change = scan.change(0)?;
         scan.next().is_none().then_some(Self(change))
     }
 
-    /// Returns the changed text; none for a text that is no such JSON.
+    /// Returns the changed text; none for a text that is not such JSON, or has a member twice that
+    /// the patch changes: readers disagree about its value.
     #[must_use]
     pub fn apply(&self, text: &str) -> Option<String> {
         let mut scan = Scan { text, at: 0 };
@@ -46,7 +51,7 @@ impl<'p> MergePatch<'p> {
     }
 }
 
-impl Change<'_> {
+impl Change {
     /// Reads a value, and writes the changed one.
     fn write(&self, scan: &mut Scan<'_>, depth: usize, out: &mut String) -> Option<()> {
         let Self::Members { changes, places } = self else {
@@ -68,14 +73,13 @@ impl Change<'_> {
                     begin_member(name, out);
                     out.push_str(scan.value(depth + 1)?);
                 }
-                Some((place, change)) => {
-                    let is_first = seen.insert(place);
-                    if !is_first || matches!(change, Change::Remove) {
-                        scan.value(depth + 1)?;
-                    } else {
-                        begin_member(name, out);
-                        change.write(scan, depth + 1, out)?;
-                    }
+                Some((place, _)) if !seen.insert(place) => return None,
+                Some((_, Self::Remove)) => {
+                    scan.value(depth + 1)?;
+                }
+                Some((_, change)) => {
+                    begin_member(name, out);
+                    change.write(scan, depth + 1, out)?;
                 }
             }
             Some(())
@@ -144,21 +148,22 @@ impl<'t> Scan<'t> {
         (self.next()? == wanted).then(|| self.at += 1)
     }
 
-    fn change(&mut self, depth: usize) -> Option<Change<'t>> {
+    fn change(&mut self, depth: usize) -> Option<Change> {
         if self.next()? != b'{' {
             return Some(match self.value(depth)? {
                 "null" => Change::Remove,
-                text => Change::Set(text),
+                text => Change::Set(text.into()),
             });
         }
         let (mut changes, mut places) = (Vec::new(), BTreeMap::new());
         self.members(depth, &mut |scan, name| {
             let change = scan.change(depth + 1)?;
-            let place = *places.entry(decoded(name)).or_insert(changes.len());
+            let key = decoded(name).into_owned().into_boxed_slice();
+            let place = *places.entry(key).or_insert(changes.len());
             match changes.get_mut(place) {
                 // The last one of equal names counts.
-                Some(earlier) => *earlier = (name, change),
-                None => changes.push((name, change)),
+                Some(earlier) => *earlier = (name.into(), change),
+                None => changes.push((name.into(), change)),
             }
             Some(())
         })?;
@@ -289,11 +294,12 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Returns the characters of a string that is written in quotes.
-fn decoded(string: &str) -> Cow<'_, str> {
+/// Returns the UTF-8 of a string that is written in quotes. Half of a surrogate pair has three
+/// bytes as other code units do, so that different names stay different.
+fn decoded(string: &str) -> Cow<'_, [u8]> {
     let inner = string.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(string);
     if !inner.contains('\\') {
-        return Cow::Borrowed(inner);
+        return Cow::Borrowed(inner.as_bytes());
     }
     let mut units = Vec::with_capacity(inner.len());
     let mut rest = inner.chars();
@@ -316,7 +322,20 @@ fn decoded(string: &str) -> Cow<'_, str> {
         };
         units.extend_from_slice(plain.encode_utf16(&mut [0; 2]));
     }
-    Cow::Owned(String::from_utf16_lossy(&units))
+    let mut bytes = Vec::with_capacity(inner.len());
+    for decoded in char::decode_utf16(units) {
+        match decoded {
+            Ok(character) => {
+                bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            Err(half) => {
+                let [high, low] = half.unpaired_surrogate().to_be_bytes();
+                let middle = 0x80 | (high & 0xf) << 2 | low >> 6;
+                bytes.extend_from_slice(&[0xe0 | high >> 4, middle, 0x80 | low & 0x3f]);
+            }
+        }
+    }
+    Cow::Owned(bytes)
 }
 
 #[cfg(test)]
@@ -351,8 +370,8 @@ mod tests {
         }
     }
 
-    /// CON-16: other values stay byte for byte; names are compared without their escapes, and equal
-    /// names are changed once.
+    /// CON-16: other values stay byte for byte; names are compared without their escapes, by their
+    /// code units.
     #[test]
     fn merge_patch_keeps_other_values_byte_for_byte() {
         let number = "12345678901234567890.12345678901234567890e+7";
@@ -366,13 +385,33 @@ mod tests {
             patched(escaped, "{\"a😀\\n\":3}").unwrap(),
             "{\"\\u0061\\ud83d\\ude00\\n\":3,\"b\":2}"
         );
-        assert_eq!(patched(r#"{"a":1,"a":2,"b":3}"#, r#"{"a":4}"#).unwrap(), r#"{"a":4,"b":3}"#);
+        let halves = r#"{"\ud800":1,"\ud801":2,"\ud83d":3}"#;
+        let expected = r#"{"\ud800":4,"\ud801":2,"\ud83d":3}"#;
+        assert_eq!(patched(halves, r#"{"\uD800":4}"#).unwrap(), expected);
         assert_eq!(patched(r#"{"a":1}"#, r#"{"a":2,"a":null}"#).unwrap(), "{}");
     }
 
-    /// CON-16: a text that is no JSON is neither a patch nor patched, wherever its mistake is.
+    /// CON-16: most readers use the last of equal names and some the first, so a text that has a
+    /// patched member twice stays; other members may be there twice.
     #[test]
-    fn merge_patch_refuses_texts_that_are_no_json() {
+    fn merge_patch_refuses_a_patched_member_that_is_there_twice() {
+        for change in ["4", "null", r#"{"x":1}"#] {
+            let patch = format!(r#"{{"a":{change}}}"#);
+            for text in
+                [r#"{"a":1,"a":2}"#, r#"{"a":1,"b":3,"\u0061":2}"#, r#"{"a":{},"a":{"x":2}}"#]
+            {
+                assert_eq!(patched(text, &patch), None, "{text} {patch}");
+                let inner = format!(r#"{{"o":{text}}}"#);
+                assert_eq!(patched(&inner, &format!(r#"{{"o":{patch}}}"#)), None, "{inner}");
+                let other = format!(r#"{{"o":{text},"p":1}}"#);
+                assert_eq!(patched(&other, r#"{"p":1}"#), Some(other));
+            }
+        }
+    }
+
+    /// CON-16: a text that is not JSON is neither a patch nor patched, wherever its mistake is.
+    #[test]
+    fn merge_patch_refuses_texts_that_are_not_json() {
         let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert!(MergePatch::parse(&deep(128)).is_some());
         for text in [

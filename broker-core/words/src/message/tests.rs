@@ -47,6 +47,37 @@ fn size_defect(envelope: &Envelope) -> Option<&str> {
     }
 }
 
+/// CON-16: a new body replaces all body sections; the footer and all properties but the content
+/// encoding stay byte for byte. Bodies of other kinds and larger ones are not joined.
+#[test]
+fn new_body_keeps_the_other_sections_and_no_content_encoding() {
+    let properties = |encoding: &[u8], size: u8| {
+        let before = b"\xa1\x01m\x40\x40\x40\x40\x40\xa3\x01t";
+        let fields = [&before[..], encoding, b"\x40\x40\xa1\x01s"].concat();
+        [&b"\x00\x53\x73\xc0"[..], &[size, 11], &fields].concat()
+    };
+    let application = b"\x00\x53\x74\xc1\x07\x02\xa1\x01k\xa1\x01v";
+    let footer = b"\x00\x53\x78\xc1\x01\x00";
+    let data = b"\x00\x53\x75\xa0\x02ab\x00\x53\x75\xa0\x01c";
+    let sequence = b"\x00\x53\x76\xc0\x04\x02\x54\x01\x41";
+    let value = b"\x00\x53\x77\xa1\x01{";
+    let message = |properties: Vec<u8>, body: &[u8]| {
+        parse(&[&properties[..], application, body, footer].concat())
+    };
+    let new = b"\x00\x53\x75\xa0\x03new";
+    let expected = message(properties(b"\x40", 18), new);
+    for body in [&data[..], sequence, &sequence.repeat(2), value] {
+        let content = message(properties(b"\xa3\x04gzip", 23), body);
+        assert_eq!(content.clone().without_content_encoding().with_body(b"new"), expected);
+        assert_eq!(content.with_body(b"new").header_size(), content.header_size());
+        let joined = (body == &data[..]).then(|| Bytes::from_static(b"abc"));
+        assert_eq!((content.data_within(3), content.data_within(2)), (joined, None));
+    }
+    let plain = Message::new("old").with_message_id("m").encode();
+    assert_eq!(plain.clone().without_content_encoding(), plain);
+    assert_eq!(parse(b"\x00\x53\x73\x45").data_within(0), Some(Bytes::new()));
+}
+
 /// MSG-01
 #[test]
 fn any_body_comes_back_and_the_empty_one_is_legal() {

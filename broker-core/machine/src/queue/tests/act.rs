@@ -1,10 +1,12 @@
 //! Steps of an operator's job on messages that are named by number.
 
+use std::sync::Arc;
+
 use super::operator::operate;
 use super::*;
 use crate::command::{
-    ACT_COUNT_MAX, Act, ActResult, Deed, JobStep, MachineOutcome, NewInstant, OperatorCommand,
-    RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Settlement,
+    ACT_COUNT_MAX, Act, ActResult, BodyEdit, Deed, Edit, JobStep, MachineOutcome, NewInstant,
+    OperatorCommand, RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Settlement,
 };
 use crate::condition::Condition;
 use crate::ids::JobId;
@@ -320,6 +322,32 @@ fn repeated_step_answers_from_its_receipt() {
     assert_eq!(old.unwrap_err(), Condition::InvalidOperation, "only the last step is kept");
     forget(&mut stand, 1);
     assert_eq!(results(&mut stand, MAIN, step), [NotFound; 2], "the job is forgotten");
+}
+
+/// CON-15, CON-16: a step with another body is another step, also if its bytes follow each other in
+/// the same order.
+#[test]
+fn step_with_another_body_is_refused() {
+    let mut stand = Stand::new(|_| {});
+    let step = |changes: &'static str, body: Option<BodyEdit>| {
+        let changes = crate::message::Overlay::from_bytes(changes.into());
+        let edit = Some(Arc::new(Edit { changes, new_id: false, body }));
+        of_job(1, 7, act(&[9], Deed::Move { to: "to".into(), edit }))
+    };
+    let whole = |text: &'static str| Some(BodyEdit::Whole(text.into()));
+    let first = step("xy", whole("b"));
+    for _ in 0..2 {
+        assert_eq!(results(&mut stand, MAIN, first.clone()), [ActResult::NotFound]);
+    }
+    for refused in [
+        step("xy", None),
+        step("xy", whole("c")),
+        step("x", whole("yb")),
+        step("xy\x0cb", None),
+        step("xy", Some(BodyEdit::MergePatch("b".into()))),
+    ] {
+        assert_eq!(ask(&mut stand, MAIN, refused).unwrap_err(), Condition::InvalidOperation);
+    }
 }
 
 /// CON-15, CON-80: an entity keeps the receipts of 8 jobs. A job that was silent for a day makes way

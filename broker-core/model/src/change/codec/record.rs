@@ -185,6 +185,10 @@ pub fn read_receipt(job: JobId, value: &[u8]) -> Read<Receipt> {
             let is_resubmit = reader.switch()?;
             let to = reader.optional_text()?.map(Into::into);
             let (marks, length) = (reader.u8()?, reader.u32()?);
+            let is_body = matches!(marks & !3, 0 | WHOLE_BODY | MERGE_PATCH);
+            if marks > 0 && !(is_body && matches!(marks & 3, 1 | 2)) {
+                return Err("unknown marks of an edit");
+            }
             let changes = Bytes::copy_from_slice(reader.take(length as usize)?);
             let body = match marks & (WHOLE_BODY | MERGE_PATCH) {
                 0 => None,

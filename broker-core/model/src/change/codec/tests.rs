@@ -252,6 +252,13 @@ fn receipts_stay_readable() {
         assert_eq!(written, expected);
         assert_eq!(read_receipt(job, &expected), Ok(routed));
     }
+    // Marks that no edit has, such as those of two bodies.
+    for marks in [3, 4, 8, 13, 0x12] {
+        let (before, after) = golden.split_at(26);
+        let route = [&b"\x01\0\0\0\0\0"[..], &[marks], b"\0\0\0\x02xy\0\0\0\x02{}"].concat();
+        let unknown = [b"\x02", &before[1..], &route, after].concat();
+        assert_eq!(read_receipt(job, &unknown), Err("unknown marks of an edit"), "{marks}");
+    }
     for (code, result) in (0u8..).zip(ActResult::ALL) {
         assert_eq!(result as u8, code);
     }

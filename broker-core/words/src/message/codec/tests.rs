@@ -586,6 +586,16 @@ fn exercise(bytes: Bytes) -> bool {
     assert_eq!(renamed.message_id().as_deref(), Some("other"));
     assert_eq!(Content::parse(renamed.as_bytes().clone()).as_ref(), Ok(&renamed));
     assert_eq!(renamed.body(), content.body());
+    let changed = content.clone().without_content_encoding().with_body(b"new");
+    assert_eq!(Content::parse(changed.as_bytes().clone()).as_ref(), Ok(&changed));
+    assert_eq!(
+        (changed.body(), changed.data_within(3)),
+        (Body::Data("new".into()), Some("new".into()))
+    );
+    assert_eq!(
+        (changed.data_within(2), changed.sections().footer),
+        (None, content.sections().footer)
+    );
     content.application_properties().for_each(drop);
     if let Ok(message) = content.decode() {
         let again = message.encode();
