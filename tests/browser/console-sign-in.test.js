@@ -67,7 +67,7 @@ test("an empty broker shows how to make a queue and to send a message", async (t
   assert.match(tab.url(), /#\/queue\/hello$/);
 });
 
-// CON-71: other tabs of the browser get the token, and lose it at sign-out
+// CON-61, CON-71: other tabs of the browser get the token, and lose it at sign-out, with their drafts
 test("tabs of a browser share their sign-in", async (t) => {
   const first = await opened(t, {}, /401/);
   await first.goto(`${console_}#/`);
@@ -83,11 +83,17 @@ test("tabs of a browser share their sign-in", async (t) => {
   const file = await download;
   assert.match(file.url(), /downloads\/[\w-]{43}$/);
   assert.equal(readFileSync(await file.path(), "utf8"), "two coffees");
+  for (const tab of [first, second]) {
+    await tab.evaluate("sessionStorage.setItem('peeklock.drafts', '{}')");
+  }
   await first.goto(`${console_}#/settings`);
   await first.getByRole("button", { name: "Sign out" }).click();
   await first.getByRole("button", { name: "Sign in" }).waitFor();
   await asks(second);
   assert.equal(await stored(second), null);
+  for (const tab of [first, second]) {
+    assert.equal(await tab.evaluate("sessionStorage.getItem('peeklock.drafts')"), null);
+  }
 });
 
 // CON-71: a regenerated key ends the token

@@ -148,6 +148,16 @@ impl From<Act> for ActForm {
     }
 }
 
+impl DeedForm {
+    /// Replaces a new body or merge patch by its number of bytes.
+    pub(crate) fn leave_body_out(&mut self) {
+        if let Self::Resubmit { edit: Some(edit), .. } | Self::Move { edit: Some(edit), .. } = self
+        {
+            edit.leave_body_out();
+        }
+    }
+}
+
 impl TryFrom<DeedForm> for Deed {
     type Error = Rejection;
 

@@ -35,15 +35,21 @@ pub struct EditForm {
     /// Whether each message gets a new MessageId.
     #[serde(default, skip_serializing_if = "is_false")]
     pub new_message_id: bool,
-    /// New body, as text; the content type stays.
+    /// New body, as text. The content type stays, and a content encoding is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// New body, as Base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// JSON merge patch (RFC 7396) for the body, as a text, so that numbers keep their digits.
+    /// JSON merge patch (RFC 7396) for the body, as a string, so that numbers keep their digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_patch: Option<String>,
+    /// Bytes of the new body; only in answers, which leave it out except for one job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_bytes: Option<u64>,
+    /// Bytes of the merge patch; only in answers, which leave it out except for one job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_patch_bytes: Option<u64>,
     /// Subject.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
@@ -77,8 +83,8 @@ impl EditForm {
     /// Converts to an edit of the core; none for a form without a change.
     ///
     /// # Errors
-    /// `ArgumentError` for an empty name, a property that is named twice, a time to live that is not
-    /// positive, and two new bodies.
+    /// `ArgumentError` for an empty name, a property that is named twice, a time to live that is
+    /// not positive, two new bodies, and one that was left out.
     pub fn into_edit(self) -> Result<Option<Arc<Edit>>, Rejection> {
         let set = self.set.unwrap_or_default().0;
         let mut names = BTreeSet::new();
@@ -95,6 +101,11 @@ impl EditForm {
             && span <= TimeSpan::ZERO
         {
             return Err(Rejection::argument("timeToLive must be positive"));
+        }
+        if self.body_bytes.is_some() || self.merge_patch_bytes.is_some() {
+            let text = "bodyBytes and mergePatchBytes are only in answers; give body, bodyBase64 \
+                        or mergePatch, which `GET /jobs/{job}` has";
+            return Err(Rejection::argument(text));
         }
         let body = match (self.body, self.body_base64, self.merge_patch) {
             (None, None, None) => None,
@@ -137,6 +148,20 @@ impl EditForm {
         let changes = Overlay::of_changes(changes.chain(broker));
         let is_empty = changes.is_empty() && !self.new_message_id && body.is_none();
         Ok((!is_empty).then(|| Arc::new(Edit { changes, new_id: self.new_message_id, body })))
+    }
+}
+
+impl EditForm {
+    /// Replaces a new body or merge patch by its number of bytes.
+    pub(crate) fn leave_body_out(&mut self) {
+        let of_base64 = |text: &str| {
+            let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
+            text.len() / 4 * 3 - padding
+        };
+        let whole = self.body.take().map(|text| text.len());
+        let whole = whole.or_else(|| self.body_base64.take().map(|text| of_base64(&text)));
+        self.body_bytes = whole.map(|bytes| bytes as u64);
+        self.merge_patch_bytes = self.merge_patch.take().map(|patch| patch.len() as u64);
     }
 }
 

@@ -1328,10 +1328,10 @@ export interface MessageEdit {
   /** Names of application properties to remove. */
   remove?: string[];
   newMessageId?: boolean;
-  /** New body of at most 16 KiB; the content type stays. Give one of these. */
+  /** New body of at most 16 KiB; the content type stays, a content encoding does not. Give one of these. */
   body?: string;
   bodyBase64?: string;
-  /** JSON merge patch (RFC 7396) for the body, as a text, so that numbers keep their digits. */
+  /** JSON merge patch (RFC 7396) for the body, as a string, so that numbers keep their digits. */
   mergePatch?: string;
   subject?: string | null;
   correlationId?: string | null;

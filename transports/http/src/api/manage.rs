@@ -195,8 +195,16 @@ async fn respond(
             FindingsView::Series(series) => large(exchange, room, &series).await?,
             FindingsView::Entities(page) => large(exchange, room, &page).await?,
             FindingsView::Clients(page) => large(exchange, room, &page).await?,
-            FindingsView::Jobs(page) => large(exchange, room, &page).await?,
-            FindingsView::Job(job) => json_in(exchange, room, status, &job),
+            FindingsView::Jobs(page) => large(exchange, room, &page.without_bodies()).await?,
+            FindingsView::Job(job) => match room {
+                Some(room) => large(exchange, Some(room), &job).await?,
+                // The answer to a request that makes or changes the job.
+                None => {
+                    let job = job.without_body();
+                    let room = exchange.room_of(size_in_json(&job)).await?;
+                    json_in(exchange, room, status, &job)
+                }
+            },
             FindingsView::JobSamples(page) => large(exchange, room, &page).await?,
             FindingsView::JobFailures(page) => large(exchange, room, &page).await?,
             FindingsView::Topology(topology) => large(exchange, room, &topology).await?,

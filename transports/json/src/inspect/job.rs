@@ -432,6 +432,13 @@ impl JobView {
         }
     }
 
+    /// The job with the number of bytes of a new body or merge patch, without its text.
+    #[must_use]
+    pub fn without_body(mut self) -> Self {
+        self.deed.leave_body_out();
+        self
+    }
+
     pub(super) fn at(&self) -> Timestamp {
         self.now_utc.map_or(Timestamp::NONE, |Instant(at)| at)
     }
@@ -497,6 +504,15 @@ impl From<JobPreviewView> for JobPreview {
 }
 
 impl JobPageView {
+    /// The page with the number of bytes of each new body or merge patch, without their texts.
+    #[must_use]
+    pub fn without_bodies(mut self) -> Self {
+        for job in &mut self.jobs {
+            job.deed.leave_body_out();
+        }
+        self
+    }
+
     pub(super) fn new(page: JobPage, at: Timestamp) -> Self {
         let jobs = page.jobs.into_iter().map(|facts| JobView::new(facts, None)).collect();
         let next = page.next.map(|job| Guid(job.0));
