@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use clap::Args;
-use peeklock::command::{ActResult, Deed, Edit, NewInstant};
-use peeklock::message::{Body, MergePatch, Message};
+use peeklock::command::{ActResult, BodyEdit, Deed, Edit, NewInstant};
+use peeklock::error::Rejection;
+use peeklock::inspect::{BodyChange, check_body};
+use peeklock::message::{Body, Message, Overlay};
 use peeklock::time::TimeSpan;
 use peeklock_json::{EditForm, PropertyMap, Span};
 
@@ -13,7 +15,7 @@ use super::Failure;
 use super::arguments::span_of;
 use super::message::instant;
 use super::property::{Property, property};
-use super::send::set_properties;
+use super::send::{read_file, set_properties};
 
 /// Changes of messages that are sent to another place.
 #[derive(Args)]
@@ -30,49 +32,67 @@ pub struct EditFlags {
     /// Give each message a new message id
     #[arg(long)]
     new_id: bool,
-    /// Replace the body of each message by this text, up to 16 KiB
+    /// Replace the body of each message by this text of up to 16 KiB
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// Change the JSON body of each message with this merge patch (RFC 7396), such as `{"retry":true}`
-    #[arg(long, value_name = "JSON", conflicts_with = "body")]
+    /// Replace the body of each message by a file of up to 16 KiB, `-` for standard input
+    #[arg(long, value_name = "PATH", conflicts_with = "body")]
+    body_file: Option<String>,
+    /// Change JSON bodies of up to 256 KiB and 128 levels with this merge patch (RFC 7396) of up to
+    /// 16 KiB, such as `{"retry":true}`; messages with other bodies stay
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["body", "body_file"])]
     merge_patch: Option<String>,
 }
 
 impl EditFlags {
     pub const fn is_given(&self) -> bool {
-        let has_body = self.body.is_some() || self.merge_patch.is_some();
+        let has_text = self.body.is_some() || self.merge_patch.is_some();
+        let has_body = has_text || self.body_file.is_some();
         let has_properties = !self.set.is_empty() || !self.remove.is_empty();
         has_body || has_properties || self.ttl.is_some() || self.new_id
     }
 
-    /// Shows the changes on a copy. A new message id is given when the message is sent. A body to
-    /// which the merge patch does not apply stays.
-    pub fn apply(&self, copy: &mut Message) {
+    /// Shows the changes on a copy, with the body of the edit. A new message id is given when the
+    /// message is sent. Returns the result for a message that stays.
+    pub fn apply(&self, copy: &mut Message, body: Option<&BodyChange>) -> Option<ActResult> {
+        if let Some(body) = body {
+            match body.body_after(&copy.body) {
+                Some(changed) => copy.body = Body::Data(changed),
+                None => return Some(ActResult::NotJson),
+            }
+        }
         copy.time_to_live = self.ttl.or(copy.time_to_live);
         copy.application_properties.retain(|(key, _)| !self.remove.contains(key));
         set_properties(copy, &self.set);
         if self.new_id {
             copy.message_id = None;
         }
-        let patch = self.merge_patch.as_deref().and_then(MergePatch::parse);
-        let patched = || patch?.apply(std::str::from_utf8(copy.body.as_bytes()).ok()?);
-        if let Some(body) = self.body.clone().or_else(patched) {
-            copy.body = Body::Data(body.into());
-        }
+        None
     }
 
     /// The changes; none if no flag is given.
     pub fn edit(&self) -> Result<Option<Arc<Edit>>, Failure> {
+        let refuse = |rejection: Rejection| Failure::usage(rejection.detail().to_owned());
         let form = EditForm {
             set: (!self.set.is_empty()).then(|| PropertyMap(self.set.clone())),
             remove: self.remove.clone(),
             new_message_id: self.new_id,
             time_to_live: self.ttl.map(|ttl| Some(Span(ttl))),
-            body: self.body.clone(),
-            merge_patch: self.merge_patch.clone(),
             ..EditForm::default()
         };
-        form.into_edit().map_err(|rejection| Failure::usage(rejection.detail().to_owned()))
+        let edit = form.into_edit().map_err(refuse)?;
+        let body = match (&self.body, &self.body_file, &self.merge_patch) {
+            (Some(text), ..) => BodyEdit::Whole(text.clone().into()),
+            (None, Some(file), _) => BodyEdit::Whole(read_file(file)?.into()),
+            (None, None, Some(patch)) => BodyEdit::MergePatch(patch.as_str().into()),
+            (None, None, None) => return Ok(edit),
+        };
+        check_body(&body).map_err(refuse)?;
+        let (changes, new_id) = match edit {
+            Some(edit) => (edit.changes.clone(), edit.new_id),
+            None => (Overlay::of_changes([]), false),
+        };
+        Ok(Some(Arc::new(Edit { changes, new_id, body: Some(body) })))
     }
 }
 
@@ -117,6 +137,9 @@ pub const fn problem(result: ActResult) -> &'static str {
             "the destination has or had its message id; --new-id sends it with a new one"
         }
         ActResult::Refused => "the destination does not take it",
-        ActResult::NotJson => "its body is no JSON of at most 256 KiB, so the patch does not apply",
+        ActResult::NotJson => {
+            "the patch does not apply: its body is not JSON of at most 256 KiB and 128 levels, is \
+             compressed, or has a patched member twice; --body replaces it"
+        }
     }
 }

@@ -306,8 +306,8 @@ impl CreateFlags {
         let sends = matches!(self.deed, DeedName::Resubmit | DeedName::Move);
         if !sends && (self.to.is_some() || self.edit.is_given()) {
             return Err(Failure::usage(
-                "--to, --set, --remove, --ttl, --new-id, --body and --merge-patch are for resubmit and \
-                 move"
+                "--to, --set, --remove, --ttl, --new-id, --body, --body-file and --merge-patch are \
+                 for resubmit and move"
                     .to_owned(),
             ));
         }

@@ -299,7 +299,26 @@ fn the_commands_run_a_job() {
     let (code, out, _) = command(&edited);
     assert!(code == 6 && out.contains("left alone"), "{code} {out}");
     assert_eq!(command(&[&["create", "q", "delete", "--where", ""][..], &patch].concat()).0, 2);
-    let whole = ["create", "q", "-d", "resubmit", "--where", "", "--body", "new", "--start"];
+    // A dry run refuses the same edits, and counts the messages that stay.
+    let dry_run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(["dlq", "resubmit", "q", "--dry-run", "--url", &url]).args(arguments);
+        run(command)
+    };
+    assert_eq!(dry_run(&["--merge-patch", "{"]).0, 2);
+    assert_eq!(dry_run(&["--body", &"x".repeat(16_385)]).0, 2);
+    let (code, out, error) = dry_run(&patch);
+    let is_counted = error.contains("0 messages would be sent")
+        && error.contains("2 messages would stay: the patch does not apply");
+    assert!(code == 8 && is_counted && out.contains("STAYS"), "{code} {out} {error}");
+    let (code, out, _) = dry_run(&[&patch[..], &["-o", "ndjson"]].concat());
+    assert!(code == 8 && out.contains("\"stays\":\"notJson\""), "{code} {out}");
+    let file = folder("jobs-cli").join("body.txt");
+    std::fs::write(&file, "new\r\n").unwrap();
+    let file = file.to_str().unwrap();
+    let (code, out, _) = dry_run(&["--body-file", file, "-o", "ndjson"]);
+    assert!(code == 0 && out.contains("\"body\":\"new\\r\\n\""), "{code} {out}");
+    let whole = ["create", "q", "-d", "resubmit", "--where", "", "--body-file", file, "--start"];
     let (code, out, _) = command(&whole);
     assert!(code == 0 && out.contains("done        2 messages"), "{code} {out}");
     assert_eq!(command(&["create", "q", "delete"]).0, 2);

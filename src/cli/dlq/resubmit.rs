@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use peeklock::command::{ActResult, Deed, Edit};
+use peeklock::inspect::BodyChange;
 use peeklock::message::Message;
 use peeklock::path::dead_letter_path;
 use peeklock::websocket::client::Received;
 
 use super::super::arguments::{queue_of, sequence_number};
 use super::super::connect::{CommandConnection, Common, Output, Patience};
-use super::super::deed::EditFlags;
+use super::super::deed::{EditFlags, problem};
 use super::super::message::{Form, Writer, messages};
 use super::super::terminal::{WriteOutcome, note};
 use super::super::{Failure, exit};
@@ -92,12 +93,12 @@ impl ResubmitFlags {
         }
     }
 
-    /// A dead letter as it would be sent.
-    fn copy(&self, message: &Received) -> Message {
+    /// A dead letter as it would be sent, with the result if it would stay.
+    fn copy(&self, message: &Received, body: Option<&BodyChange>) -> (Message, Option<ActResult>) {
         let mut copy = message.to_resubmit();
         copy.message_id.clone_from(&message.message().message_id);
-        self.edit.apply(&mut copy);
-        copy
+        let stays = self.edit.apply(&mut copy, body);
+        (copy, stays)
     }
 }
 
@@ -106,7 +107,7 @@ pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
         let work = async {
             let edit = flags.edit.edit()?;
             if flags.dry_run {
-                dry_run(flags, session).await
+                dry_run(flags, edit.as_deref(), session).await
             } else {
                 resubmit(flags, edit, session).await
             }
@@ -118,22 +119,30 @@ pub fn run(flags: &ResubmitFlags) -> Result<(), Failure> {
     })
 }
 
-async fn dry_run(flags: &ResubmitFlags, session: &CommandConnection) -> Result<(), Failure> {
+async fn dry_run(
+    flags: &ResubmitFlags,
+    edit: Option<&Edit>,
+    session: &CommandConnection,
+) -> Result<(), Failure> {
+    let body = edit.and_then(|edit| edit.body.as_ref()).map(BodyChange::new);
     let receiver = session.client.receiver(&dead_letter_path(&flags.queue))?;
     let form = match flags.common.output {
         Output::Table => None,
         Output::Json => Some(Form::Json),
         Output::Ndjson => Some(Form::Ndjson),
     };
-    let mut rows = Copies::new(session.out.colours);
+    let mut rows =
+        Copies::new(session.out.colours, body.as_ref().is_some_and(BodyChange::is_patch));
     let mut writer = Writer::new(session.out, form.unwrap_or(Form::Ndjson));
     let pick = flags.pick();
+    let mut staying = 0;
     let found = pick.find_matches(session, &receiver, |message| {
-        let copy = flags.copy(message);
+        let (copy, stays) = flags.copy(message, body.as_ref());
+        staying += u64::from(stays.is_some());
         if form.is_some() {
-            return writer.object(&copies::to_json(message, &copy));
+            return writer.object(&copies::to_json(message, &copy, stays));
         }
-        rows.add(message, &copy);
+        rows.add(message, &copy, stays);
         Ok(WriteOutcome::Done)
     });
     let found = found.await?;
@@ -143,9 +152,14 @@ async fn dry_run(flags: &ResubmitFlags, session: &CommandConnection) -> Result<(
     } else if found.count > 0 {
         rows.show(session)?;
     }
-    let to = flags.to();
-    let messages = if found.count == 1 { "message" } else { "messages" };
-    note(&format!("dry run: {} {messages} would be sent to `{to}`", found.count));
+    let sent = messages(found.count - staying);
+    note(&format!("dry run: {sent} would be sent to `{}`", flags.to()));
+    if staying > 0 {
+        let reason = problem(ActResult::NotJson);
+        note(&format!("error: {} would stay: {reason}", messages(staying)));
+        found.refuse_absent(&pick)?;
+        return Err(Failure::Reported(exit::IN_PART));
+    }
     result_of(&found, &pick)
 }
 
