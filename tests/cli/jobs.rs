@@ -106,8 +106,8 @@ fn a_job_acts_once_on_each_message_over_kills() {
     assert_eq!(server.stop("-TERM").0, 0);
 }
 
-/// CON-15 to CON-17, CON-80: over kills each message is in exactly one of two queues, and in the end
-/// in the destination, once, with its new body.
+/// CON-15, CON-16, CON-17, CON-80: over kills each message is in exactly one of two queues, and in
+/// the end in the destination, once, with its new body.
 #[test]
 fn a_job_sends_each_message_once_over_kills() {
     let test = "jobs-sending-killed";
@@ -214,7 +214,7 @@ fn jobs_are_made_and_listed_over_http() {
     for (path, body, expected) in [
         ("/queues/kept/jobs", json!({ "where": "", "deed": sends }), 201),
         ("/queues/kept/jobs", json!({ "where": "", "deed": twice }), 400),
-        ("/queues/kept/jobs", json!({ "where": "", "deed": long }), 400),
+        ("/queues/kept/jobs", json!({ "where": "", "deed": long }), 403),
         ("/queues/kept/jobs", json!({ "where": "", "deed": no_json }), 400),
         ("/queues/kept/jobs", json!({ "where": "", "deed": whole }), 201),
         ("/queues/q/jobs", json!({ "where": "", "deed": sends }), 400),

@@ -486,7 +486,7 @@ OUTAGES = [
     ("an outage is no failure of an entity", "CLU-21", "src/actor/namespace/rebuild.rs",
      "entity.failures.extend((!by_outage).then_some(now));", "let _ = by_outage;\n        entity.failures.push_back(now);"),
     ("contents of another shard are stored again", "CLU-13", "src/transfer/contents.rs",
-     "let is_new = !shares_contents || body.is_some();", "let is_new = body.is_some();"),
+     "let is_new = !shares_contents || new_body(list).is_some();", "let is_new = new_body(list).is_some();"),
     ("a deletion is repeated after an outage", "CLU-21", "src/actor/namespace/write.rs",
      "(State::Deleting, Err(error)) if error.is_unavailable() && !self.stopping => {", "(State::Deleting, Err(error)) if error.is_unavailable() && false => {"),
     ("a creation is undone after an outage", "CLU-28", "src/actor/namespace/write.rs",

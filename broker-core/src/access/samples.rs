@@ -151,7 +151,7 @@ impl Changed {
     }
 }
 
-/// Bytes of a data section with this number of bytes, without those that each one has.
+/// Bytes by which a data section of this length is longer than an empty section.
 fn section_bytes(length: u64) -> i64 {
     let length_bytes = if length > 255 { 3 } else { 0 };
     i64::try_from(length).unwrap_or(i64::MAX - 3) + length_bytes

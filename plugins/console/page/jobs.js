@@ -236,7 +236,7 @@ function Form({ id, what, draft, one, make, onClose }) {
     const { how, body, mergePatch, lineEnd, isEmpty } = next;
     drafts.keep(draft, body === undefined && mergePatch === undefined ? undefined : { how, body, mergePatch, lineEnd, isEmpty });
   };
-  // The text of one message begins with its present body.
+  // The text for a single message begins with its present body.
   const choose = async (how) => {
     write({ how });
     setPresent("");

@@ -37,8 +37,8 @@ async fn start(store: &Arc<MemoryStore>, disk: &SimulatedDisk, now: Timestamp) -
     World::start_on(store.clone(), now, |builder| builder.jobs(jobs)).await
 }
 
-/// A job that moves messages to the queue `to`, two a step, and changes their bodies. Every third has
-/// an id that is there already, and every fifth no JSON as its body, so these stay.
+/// A job that moves messages to the queue `to`, two a step, and changes their bodies. Every third
+/// has an id that is there already, and every fifth no JSON as its body, so these stay.
 fn to_another_queue() -> JobDraft {
     let body = Some(BodyEdit::MergePatch(r#"{"sent":true}"#.into()));
     let edit = Edit { changes: Overlay::of_changes([]), new_id: false, body };
@@ -125,8 +125,8 @@ async fn a_job_acts_once_on_each_message_wherever_its_broker_ends() {
     acts_once(hour_later, MESSAGES as u64, async |world| is_moved_once(world).await).await;
 }
 
-/// CON-15 to CON-17, CON-80: the same for messages that leave with changed bodies, some of which
-/// their destination or the change refuses: each is in exactly one place.
+/// CON-15, CON-16, CON-17, CON-80: the same for messages that leave with changed bodies. The
+/// destination or the change refuses some: each is in exactly one place.
 #[tokio::test]
 async fn a_job_sends_each_message_once_wherever_its_broker_ends() {
     let sent = (0..MESSAGES).filter(|id| !stays(*id)).count() as u64;

@@ -21,7 +21,7 @@ enum Change {
     /// Members of an object change. A value of another kind becomes an object.
     Members {
         /// The names as they are written, with their changes.
-        changes: Vec<(Box<str>, Change)>,
+        changes: Vec<(Box<str>, Self)>,
         /// The place of each name in `changes`, by [`decoded`] names.
         places: BTreeMap<Box<[u8]>, usize>,
     },

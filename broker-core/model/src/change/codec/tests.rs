@@ -252,7 +252,7 @@ fn receipts_stay_readable() {
         assert_eq!(written, expected);
         assert_eq!(read_receipt(job, &expected), Ok(routed));
     }
-    // Marks that no edit has, such as those of two bodies.
+    // Marks that no edit has, such as two bodies.
     for marks in [3, 4, 8, 13, 0x12] {
         let (before, after) = golden.split_at(26);
         let route = [&b"\x01\0\0\0\0\0"[..], &[marks], b"\0\0\0\x02xy\0\0\0\x02{}"].concat();
