@@ -348,7 +348,16 @@ impl Broker {
     /// metrics exporters.
     #[must_use]
     pub fn shortage(&self) -> Option<Shortage> {
-        self.shared.store.shortage(Shortage::PROBE_BYTES)
+        let shortage = self.shared.store.shortage(Shortage::PROBE_BYTES);
+        shortage.filter(|one| !matches!(one, Shortage::DatabaseAway { .. }))
+    }
+
+    /// Reason why the database of the store cannot be used at present, if so: requests wait until
+    /// it can. For probes and metrics exporters.
+    #[must_use]
+    pub fn outage(&self) -> Option<Shortage> {
+        let shortage = self.shared.store.shortage(Shortage::PROBE_BYTES);
+        shortage.filter(|one| matches!(one, Shortage::DatabaseAway { .. }))
     }
 
     /// Returns the entity if it has the given kind. Its sub-queues are managed with it (DLQ-02).

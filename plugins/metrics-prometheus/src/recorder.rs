@@ -94,7 +94,7 @@ impl PrometheusMetrics {
         };
         let mut page = self.handle.render();
         let state = BrokerState {
-            is_ready: broker.failure().is_none(),
+            is_ready: broker.failure().is_none() && broker.outage().is_none(),
             is_full: broker.shortage().is_some(),
             store_bytes: broker.store_bytes(),
             entities: Gauges::of(observed),

@@ -17,7 +17,8 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         .u64_observable_gauge(READY)
         .with_description("Whether the broker is ready")
         .with_callback(move |observer| {
-            observer.observe(u64::from(watched.failure().is_none()), &[]);
+            let is_ready = watched.failure().is_none() && watched.outage().is_none();
+            observer.observe(u64::from(is_ready), &[]);
         })
         .build();
     let watched = broker.clone();

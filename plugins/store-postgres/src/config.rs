@@ -79,6 +79,13 @@ impl PostgresConfig {
         self.connection().map(drop)
     }
 
+    /// Whether the address contains a password, as far as it can be read.
+    #[must_use]
+    pub fn has_password_in_url(&self) -> bool {
+        let config = self.url.parse::<tokio_postgres::Config>();
+        config.is_ok_and(|config| config.get_password().is_some())
+    }
+
     /// The parameters of connections.
     pub(crate) fn connection(&self) -> Result<tokio_postgres::Config, StoreError> {
         let mut config: tokio_postgres::Config = self.url.parse().map_err(|_| {

@@ -205,8 +205,8 @@ impl Inner {
 
     /// The reason why no new message of `bytes` bytes is stored at present.
     pub fn shortage(&self, bytes: u64) -> Option<Shortage> {
-        let away = || self.trouble().map(|problem| Shortage::DatabaseAway { problem });
-        self.room.shortage(bytes).or_else(away)
+        let away = self.trouble().map(|problem| Shortage::DatabaseAway { problem });
+        away.or_else(|| self.room.shortage(bytes))
     }
 
     /// Stores an amendment.

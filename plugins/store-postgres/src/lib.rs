@@ -74,8 +74,8 @@
 //!
 //! # Modules in reading order
 //!
-//! `config`, `fault` (meaning of errors), `session` and `checks` (connections), `schema` (tables and
-//! statements), `row`, `leaf`, `append` (from batches to rows), `statement`, `shard`, `inner` (parts
+//! `config`, `fault` and `remedy` (meaning of errors), `session` and `checks` (connections), `schema`
+//! (tables and statements), `row`, `leaf`, `append` (from batches to rows), `statement`, `shard`, `inner` (parts
 //! that all tasks share), `writer`, `reader`, `scan`, `cleaner`, `room`, `load`, `opening`.
 
 mod append;
@@ -88,6 +88,7 @@ mod leaf;
 mod load;
 mod opening;
 mod reader;
+mod remedy;
 mod room;
 mod row;
 mod scan;
@@ -116,6 +117,7 @@ use tokio::sync::oneshot;
 use append::is_shared;
 pub use config::PostgresConfig;
 use inner::Inner;
+pub use peeklock_tls::{CertificateDer, certificates};
 use reader::PinnedContent;
 use scan::Scan;
 use shard::{Job, Pending, ShardLog};

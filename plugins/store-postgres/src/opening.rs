@@ -138,7 +138,7 @@ async fn connect(session: &Session) -> Result<Arc<Connection>, StoreError> {
             Ok(connection) => return Ok(connection),
             Err(ConnectError::Away(text)) if Instant::now() >= deadline => {
                 let text = format!(
-                    "the database cannot be reached: {text}; start it, or correct \
+                    "the database cannot be used: {text}; start it, or name a running primary in \
                      `store.postgres.url`"
                 );
                 return Err(StoreError::Failed(text.into()));

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use peeklock_store::StoreError;
 use tokio::sync::{Mutex, watch};
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::checks::{Checked, check};
 use crate::config::{PostgresConfig, server_count};
 use crate::fault::{keeps_connection, text_of};
+use crate::remedy::remedy;
 
 /// Maximum number of prepared statements of a session. At more, all are prepared again.
 const STATEMENTS_MAX: usize = 256;
@@ -282,16 +282,10 @@ pub fn refusal(error: &Error) -> ConnectError {
     if let Some(reason) = trust_problem(error) {
         return ConnectError::Refused(format!("{reason}: {text}"));
     }
-    let is_final = error.code().is_some_and(|code| {
-        [
-            &SqlState::INVALID_PASSWORD,
-            &SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
-            &SqlState::INVALID_CATALOG_NAME,
-            &SqlState::INSUFFICIENT_PRIVILEGE,
-        ]
-        .contains(&code)
-    });
-    if is_final { ConnectError::Refused(text) } else { ConnectError::Away(text) }
+    match remedy(error.code(), &text) {
+        Some(remedy) => ConnectError::Refused(format!("{text}; {remedy}")),
+        None => ConnectError::Away(text),
+    }
 }
 
 /// The reason why TLS with this server can never work, with the remedy.

@@ -20,6 +20,10 @@ use crate::route::Probe;
 const DEGRADED: &str = "ready, but degraded: the store is full and new messages are refused \
     (ServerBusy); receiving and settling continue; the log of the broker has the numbers\n";
 
+/// A broker without its database keeps its connections, but new clients should not come.
+const STORE_AWAY: &str = "the database of the broker does not answer; requests wait until it does, \
+    and the log of the broker has the reason";
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Health {
@@ -41,6 +45,9 @@ struct Details {
     /// Reason why new messages are refused, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     shortage: Option<String>,
+    /// Reason why the store cannot be reached, if it cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outage: Option<String>,
     /// Includes this request.
     requests_in_progress: usize,
 }
@@ -62,6 +69,10 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             Err(Refusal::from(Rejection::server_busy("the broker is starting"))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }
+        Probe::Ready if site.broker.outage().is_some() => {
+            Err(Refusal::from(Rejection::server_busy(STORE_AWAY))
+                .with_status(StatusCode::SERVICE_UNAVAILABLE))
+        }
         Probe::Ready => match site.broker.stalled() {
             Some(stalled) => Err(waiting(exchange, &stalled).await),
             None => {
@@ -71,7 +82,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         },
         Probe::Health => {
             let is_known = exchange.access.is_allowed(Action::ReadMetrics, "").await;
-            let shortage = site.broker.shortage();
+            let (shortage, outage) = (site.broker.shortage(), site.broker.outage());
             let details = is_known.then(|| {
                 let (store, durable) = site.broker.store();
                 Details {
@@ -81,11 +92,13 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
                     entities: site.broker.entity_count(),
                     started_at_utc: Instant(site.started_at),
                     shortage: shortage.as_ref().map(ToString::to_string),
+                    outage: outage.as_ref().map(ToString::to_string),
                     requests_in_progress: site.requests.count(),
                 }
             });
             let status = match &shortage {
                 _ if failed => "failed",
+                _ if outage.is_some() => "unavailable",
                 Some(_) => "degraded",
                 None => "ok",
             };
