@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use peeklock_store::StoreError;
-use peeklock_store_log::{Flaw, Index, LogSegment, SegmentState, Segments};
+use peeklock_store_log::{Flaw, Index, LogPosition, LogSegment, SegmentState, Segments};
 
 /// A table with consecutive rows of the log of a shard.
 pub struct Leaf {
@@ -52,6 +52,14 @@ impl Leaf {
         table_of(self.slot)
     }
 
+    /// The place of cached bytes. Each shard numbers its leaves by itself, and all shards have one
+    /// cache: so the number of the shard is in the upper 8 bits. The rest is unique among the leaves
+    /// that the cache can hold.
+    pub fn cache_place(&self, offset: u32) -> LogPosition {
+        let shard = u32::try_from(self.slot / SLOTS_PER_SHARD).unwrap_or_default();
+        LogPosition { segment: shard << 24 | self.number() & 0x00FF_FFFF, offset }
+    }
+
     /// The error for damage at an offset.
     pub fn damaged(&self, offset: u32, flaw: Flaw) -> StoreError {
         let (table, number) = (self.table(), self.number());
@@ -93,5 +101,15 @@ mod tests {
         for other in ["log_017", "log_-1", "log_x", "log_", "blog_1", "log_99999999999"] {
             assert_eq!(slot_of(other), None, "{other}");
         }
+    }
+
+    /// Leaves of different shards have the same numbers, but no common place in the cache.
+    #[test]
+    fn cached_places_of_shards_differ() {
+        let place = |shard: i32, number| Leaf::new(number, shard * SLOTS_PER_SHARD).cache_place(8);
+        assert_eq!(place(0, 1), LogPosition { segment: 1, offset: 8 });
+        assert_ne!(place(0, 1), place(1, 1));
+        assert_ne!(place(255, 1), place(254, 1));
+        assert_ne!(place(255, 1), place(255, 2));
     }
 }

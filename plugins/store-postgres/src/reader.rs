@@ -117,7 +117,7 @@ impl Inner {
                 let piece = Bytes::copy_from_slice(body);
                 let memory_bytes = piece.len();
                 let piece = CachedPiece { bytes: piece, memory_bytes, is_written: false };
-                self.cache.insert(head.start, piece);
+                self.cache.insert(leaf.cache_place(head.start.offset), piece);
             }
         }
         if bytes.len() < length {
@@ -148,7 +148,7 @@ impl PinnedContent {
         if self.parts.is_some() {
             return None;
         }
-        lookup.get(self.place, CONTENT_HEAD + self.length)
+        lookup.get(self.leaf.cache_place(self.place.offset), CONTENT_HEAD + self.length)
     }
 
     /// The found content, checked if it was read.

@@ -247,7 +247,8 @@ impl Writer {
         }
         for (place, body) in append.bodies {
             let memory_bytes = body.len();
-            inner.cache.insert(place, CachedPiece { bytes: body, memory_bytes, is_written: true });
+            let piece = CachedPiece { bytes: body, memory_bytes, is_written: true };
+            inner.cache.insert(append.leaf.cache_place(place.offset), piece);
         }
         inner.note_spaces(self.shard.number, append.ops.all());
         append.large.into_iter().for_each(|parts| self.shard.index.add_large(parts));
