@@ -145,50 +145,6 @@ Exit codes:
   0  the configuration is valid
   2  the configuration is not valid";
 
-const VERIFY_HELP: &str = "\
-Examples:
-  peeklock verify
-  peeklock verify --data-dir /var/lib/peeklock
-  peeklock verify --output json | jq .findings
-
-Stop the broker first. The command reads everything and verifies its checksums: the log, its \
-segments and side files, the record and the content of every message. It writes nothing. It \
-reports each damaged place with file, byte offset and the messages concerned, and also harmless \
-findings.
-
-Results for a message in a damaged place:
-  lost     the message can no longer be read
-  earlier  its last change cannot be read; it returns to the state before, and may be delivered again
-  saved    the message can be read, but data around it is damaged
-  removed  the message was settled and stays settled
-
-Exit codes:
-  0  sound
-  1  the data cannot be read, or there is no journal
-  2  usage or configuration
-  3  damaged";
-
-const REPAIR_HELP: &str = "\
-Examples:
-  peeklock repair                            show the repair and ask for confirmation
-  peeklock repair --data-dir /var/lib/peeklock --yes
-  peeklock repair --drop-segment 7           continue without a lost segment
-
-Stop the broker first. Repair prints the report of `peeklock verify` and the result for each \
-message, and asks for confirmation. Then it copies the whole directory to \
-`<directory>.before-repair-<time>`, saves all readable data, drops the rest, and verifies \
-everything again. If it is interrupted, run it again.
-
-A segment that is missing, or whose header is lost in both copies, cannot be repaired. Restore \
-the file from a backup of the same state, made while the broker was stopped, or continue without \
-the segment (--drop-segment). Then every message in it is lost, and messages whose settlement it \
-recorded are delivered again.
-
-Exit codes:
-  0  repaired, or nothing to repair
-  1  not repaired
-  2  usage or configuration; also if --yes is missing and there is no terminal";
-
 #[derive(Parser)]
 #[command(
     name = "peeklock",
@@ -304,10 +260,10 @@ enum Command {
     #[command(subcommand, after_help = tls::HELP)]
     Tls(tls::TlsCommand),
     /// Check all stored data for damage, while the broker is stopped
-    #[command(after_help = VERIFY_HELP)]
+    #[command(after_help = verify::HELP)]
     Verify(scrub::ScrubFlags),
     /// Repair a damaged data directory; shows the losses, asks, and keeps a copy
-    #[command(after_help = REPAIR_HELP)]
+    #[command(after_help = repair::HELP)]
     Repair(repair::RepairFlags),
     /// Measure the throughput and latency of a broker on this machine
     #[command(after_help = bench::HELP)]

@@ -12,6 +12,7 @@ mod jwt;
 mod limits;
 mod open_files;
 mod otlp;
+mod postgres;
 mod retry;
 mod rule;
 mod sections;
@@ -37,14 +38,15 @@ use peeklock::http::HttpConfig;
 use peeklock::limits::{Limits, Tier};
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::otlp::OtlpConfig;
-use peeklock::store::JournalConfig;
+use peeklock::postgres::PostgresConfig;
+use peeklock::store::{JournalConfig, StoreError};
 use peeklock::tls::Tls;
 use peeklock::websocket::WebSocketConfig;
 use tracing_subscriber::EnvFilter;
 
 use sections::{
     ConsoleSection, GatewaySection, JwtSection, MetricsSection, OtlpSection, PeersSection,
-    SecuritySection, ServerSection, WebhookSection,
+    PostgresSection, SecuritySection, ServerSection, StoreSection, WebhookSection,
 };
 use source::{Layer, PREFIX, SEPARATOR, collect, explain, find, refuse_unknown_keys, source_of};
 
@@ -98,6 +100,10 @@ pub struct Config {
     pub settings: Settings,
     /// `[server]`.
     pub server: ServerSection,
+    /// `[store]`.
+    pub store: StoreSection,
+    /// `[store.postgres]`; zero capacity stands for no limit.
+    pub postgres: PostgresSection,
     /// `[journal]`; zero capacity stands for the whole disk.
     pub journal: JournalConfig,
     /// `[http]`.
@@ -169,6 +175,15 @@ pub enum LogFormat {
     Text,
     /// JSON objects for programs.
     Json,
+}
+
+/// The kind of a durable store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreKind {
+    /// The journal in the data directory.
+    Journal,
+    /// A PostgreSQL database.
+    Postgres,
 }
 
 /// A value that was given as a flag.
@@ -277,6 +292,11 @@ impl Loaded {
     /// Returns the settings for bearer tokens, if an issuer is set; reads the named files again.
     pub fn jwt(&self) -> Result<Option<JwtConfig>, ConfigError> {
         self.config.jwt.config().map_err(|wrong| self.invalid(wrong))
+    }
+
+    /// Returns the settings of the store in PostgreSQL; reads the named files again.
+    pub fn postgres(&self) -> Result<PostgresConfig, ConfigError> {
+        self.config.postgres.config().map_err(|wrong| self.invalid(wrong))
     }
 
     /// Returns the settings for the export of traces and metrics, if a collector is set; reads the
@@ -394,6 +414,10 @@ impl Config {
             ))
         })?;
         self.judge_sizes().map_err(invalid)?;
+        self.postgres.refuse_password().map_err(invalid)?;
+        if self.store.kind == StoreKind::Postgres {
+            self.postgres.config().map_err(invalid)?;
+        }
         self.webhook.config().map_err(invalid)?;
         self.peers.config().map_err(invalid)?;
         self.jwt.config().map_err(invalid)?;
@@ -512,6 +536,14 @@ impl Config {
                 count => count,
             },
         )
+    }
+}
+
+/// Text of an error of a store, for a message that names the store itself.
+pub fn store_text(error: &StoreError) -> String {
+    match error {
+        StoreError::Failed(text) => text.to_string(),
+        other => other.to_string(),
     }
 }
 

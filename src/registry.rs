@@ -21,11 +21,12 @@ use peeklock::http::{ConsoleFile, ConsoleHook, HttpTransport, MetricsHook, Readi
 use peeklock::listen::{Admission, Entrances, Gateway, GatewayConfig, SharedPort};
 use peeklock::operations::Operations;
 use peeklock::policies::Policies;
+use peeklock::postgres::PostgresStore;
 use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
 use peeklock::websocket::WebSocketTransport;
 
-use crate::config::{ConfigError, Loaded};
+use crate::config::{ConfigError, Loaded, StoreKind};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
@@ -56,7 +57,11 @@ impl ProcessParts {
 }
 
 /// All stores. [`store_in_use`] selects one.
-pub const STORES: [(&str, OpenStore); 2] = [("journal", journal), ("memory", memory)];
+pub const STORES: [(&str, OpenStore); 3] =
+    [("journal", journal), ("memory", memory), (POSTGRES, postgres)];
+
+/// Name of the store in a database.
+pub const POSTGRES: &str = "postgres";
 
 /// All authorizers. The first one that is configured is used; the last one always is.
 pub const AUTHORIZERS: [(&str, MakeAuthorizer); 2] =
@@ -76,7 +81,21 @@ const MEMORY_SHARDS: u16 = 16;
 
 /// Name of the configured store.
 pub const fn store_in_use(loaded: &Loaded) -> &'static str {
-    if loaded.config.server.ephemeral { "memory" } else { "journal" }
+    match (loaded.config.server.ephemeral, loaded.config.store.kind) {
+        (true, _) => "memory",
+        (false, StoreKind::Journal) => "journal",
+        (false, StoreKind::Postgres) => POSTGRES,
+    }
+}
+
+/// Place of the configured store, for people; none in memory.
+pub fn store_place(loaded: &Loaded) -> Option<String> {
+    match store_in_use(loaded) {
+        "memory" => None,
+        // The address has no password.
+        POSTGRES => Some(format!("at {}", loaded.config.postgres.url)),
+        _ => Some(format!("in {}", loaded.config.server.data_dir)),
+    }
 }
 
 fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
@@ -89,6 +108,11 @@ fn journal(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
 
 fn memory(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
     Ok(Arc::new(MemoryStore::new(MEMORY_SHARDS, loaded.config.server.memory_bytes())))
+}
+
+fn postgres(loaded: &Loaded) -> Result<Arc<dyn Store>, StoreError> {
+    let config = loaded.postgres().map_err(|error| StoreError::Failed(error.to_string().into()))?;
+    Ok(PostgresStore::open(&config)?)
 }
 
 /// Folder of the audit trail in the data directory.

@@ -5,18 +5,18 @@
 mod address_files;
 mod banner;
 mod declare;
+mod opening;
 mod otlp;
+mod outages;
 mod root_key;
 mod signals;
 mod supervisor;
 
-use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use peeklock::audit::OpenError;
 use peeklock::contract::{RunningTransport, Transport, TransportError};
@@ -25,16 +25,19 @@ use peeklock::http::{MetricsHook, Readiness};
 use peeklock::listen::Entrances;
 use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
-use peeklock::store::{Store, StoreError};
+use peeklock::store::StoreError;
+use peeklock::store::journal::disk::OsDisk;
 use peeklock::tls::{Tls, Watch};
 use peeklock::{Broker, SeriesConfig, StartError};
 
-use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget};
+use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget, store_text};
 use crate::{Host, emulator};
 use crate::{files, memory, registry};
 pub use address_files::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
 use banner::{Banner, BannerTls, Listener};
 use declare::declare;
+use opening::{database_hint, hold_data_dir, in_directory, make_data_dir, open_store, store_hint};
+use outages::log_outages;
 pub use root_key::FILE as ROOT_KEY_FILE;
 use root_key::Keeper;
 use signals::Signals;
@@ -107,6 +110,20 @@ pub enum ServeError {
         #[source]
         source: StoreError,
     },
+    /// The store in PostgreSQL could not be opened.
+    #[error("the store in PostgreSQL cannot be opened: {}{}", store_text(.source), database_hint(.source))]
+    OpenDatabase {
+        /// Error of the store.
+        #[source]
+        source: StoreError,
+    },
+    /// The data directory of a broker that stores its messages elsewhere could not be used.
+    #[error("{source}; choose another directory with --data-dir or server.data_dir")]
+    DataDir {
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
     /// The store could not be closed in order.
     #[error("store cannot be closed: {0}")]
     Store(#[from] StoreError),
@@ -138,31 +155,6 @@ fn is_privileged(address: &str) -> bool {
     address.parse().is_ok_and(|address: SocketAddr| address.port() < 1024)
 }
 
-/// Text of a store error that names its directory exactly once.
-fn in_directory(directory: &str, error: &StoreError) -> String {
-    let named = format!("`{directory}`");
-    let text = error.to_string();
-    if text.contains(&named) { text } else { format!("{named}: {text}") }
-}
-
-/// Advice for a store that cannot be opened.
-const fn store_hint(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Damaged(_) => {
-            "; nothing was changed: `peeklock verify` shows the damage, `peeklock repair` shows \
-             the data that can be saved"
-        }
-        StoreError::Failed(_)
-        | StoreError::Unknown
-        | StoreError::Unavailable(_)
-        | StoreError::Fenced { .. }
-        | StoreError::Gone => {
-            "; choose another directory with --data-dir or server.data_dir, or keep messages in \
-             memory only with --ephemeral"
-        }
-    }
-}
-
 /// Serves with the configured parts and the parts of the host until a signal or a failure ends it.
 pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     // From here on a signal stops in order, even while the broker is starting.
@@ -176,9 +168,12 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         policies.allow_development_key(emulator::KEY);
     }
     let opening = TimeExtension::during("opening the store");
-    let data_dir = host.store.is_none().then_some(&*loaded.config.server.data_dir);
+    let store_place = match &host.store {
+        Some(_) => None,
+        None => registry::store_place(loaded),
+    };
     let otlp = otlp::start(loaded)?;
-    let RunningBroker { broker, transports, root_key: _root_key, tls: _tls } =
+    let RunningBroker { broker, transports, root_key: _root_key, tls: _tls, data_dir: _data_dir } =
         match start(loaded, &policies, host, otlp.as_ref()).await {
             Ok(served) => served,
             Err(error) => {
@@ -191,11 +186,12 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         tracing::info!("{}", emulator::READY);
     }
     let is_new = broker.describe_queue(banner::QUEUE).await.is_err();
-    print_banner(loaded, data_dir, &broker, &transports, is_new);
+    print_banner(loaded, store_place, &broker, &transports, is_new);
     let _watchdog = supervisor::ready(&broker);
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
         why = broker.failed() => Err(why),
+        never = log_outages(&broker) => match never {},
     };
     supervisor::stopping();
     match outcome {
@@ -371,6 +367,8 @@ struct RunningBroker {
     root_key: Option<Keeper>,
     /// Certificate in use, and the watch that replaces it when its files change.
     tls: Option<(Arc<Tls>, Watch)>,
+    /// Lock of the data directory, if the store does not hold it.
+    data_dir: Option<OsDisk>,
 }
 
 async fn start(
@@ -400,6 +398,11 @@ async fn start(
         }
         None => None,
     };
+    let is_in_database = registry::store_in_use(loaded) == registry::POSTGRES;
+    let data_dir = match is_in_database && host.store.is_none() {
+        true => Some(hold_data_dir(&loaded.config.server.data_dir)?),
+        false => None,
+    };
     let broker = start_broker(loaded, policies, &mut host).await?;
     if let Some(otlp) = otlp {
         otlp.observe(&broker, loaded.config.metrics.entities.count_max());
@@ -417,7 +420,7 @@ async fn start(
     let configured = registry::TRANSPORTS.into_iter().filter_map(|(_, make)| make(loaded, &around));
     let served = open(loaded, policies, broker, tls, configured.chain(host.transports)).await?;
     around.readiness.set();
-    Ok(served)
+    Ok(RunningBroker { data_dir, ..served })
 }
 
 /// Opens the broker to clients. If any step fails, the broker and the transports that serve already
@@ -442,7 +445,7 @@ async fn open(
         root_key::keep(loaded, policies, &transports, certificate.as_ref())
     };
     match opening.await {
-        Ok(root_key) => Ok(RunningBroker { broker, transports, root_key, tls }),
+        Ok(root_key) => Ok(RunningBroker { broker, transports, root_key, tls, data_dir: None }),
         Err(error) => {
             stop(transports, Duration::ZERO).await;
             // The broker is stopped so that the store is closed in order.
@@ -512,28 +515,6 @@ pub async fn start_broker(
     Ok(builder.start().await?)
 }
 
-/// Creates the data directory if it is missing, readable only by its owner, as a store does.
-fn make_data_dir(path: &str) -> Result<(), ServeError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| ServeError::RootKey { path: path.to_owned(), source })
-}
-
-/// Opens the configured store.
-fn open_store(loaded: &Loaded) -> Result<Arc<dyn Store>, ServeError> {
-    let name = registry::store_in_use(loaded);
-    let opened = Instant::now();
-    let store = registry::STORES
-        .iter()
-        .find(|(store, _)| *store == name)
-        .map_or_else(|| unreachable!("the registry has the store"), |(_, open)| open(loaded))
-        .map_err(|source| ServeError::Open {
-            directory: loaded.config.server.data_dir.clone(),
-            source,
-        })?;
-    tracing::info!(store = name, elapsed = ?opened.elapsed(), "store is open");
-    Ok(store)
-}
-
 /// TLS mode for the banner.
 fn banner_tls(loaded: &Loaded) -> BannerTls {
     let section = &loaded.config.tls;
@@ -551,7 +532,7 @@ fn banner_tls(loaded: &Loaded) -> BannerTls {
 /// Prints the banner on standard output.
 fn print_banner(
     loaded: &Loaded,
-    store_dir: Option<&str>,
+    store_place: Option<String>,
     broker: &Broker,
     transports: &[Running],
     is_new: bool,
@@ -566,7 +547,7 @@ fn print_banner(
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir,
-        store_dir,
+        store_place,
         tls: banner_tls(loaded),
         is_new,
         // Without durable data there is no file with a key.

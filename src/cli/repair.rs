@@ -15,6 +15,28 @@ use super::scrub::{self, AffectedRecords, Bar, JsonRepair, Output, ScrubFlags};
 use super::{Failure, print};
 use crate::telemetry::colours;
 
+pub const HELP: &str = "\
+Examples:
+  peeklock repair                            show the repair and ask for confirmation
+  peeklock repair --data-dir /var/lib/peeklock --yes
+  peeklock repair --drop-segment 7           continue without a lost segment
+
+Stop the broker first. The command works on the journal in a data directory, not on a PostgreSQL \
+database. Repair prints the report of `peeklock verify` and the result for each \
+message, and asks for confirmation. Then it copies the whole directory to \
+`<directory>.before-repair-<time>`, saves all readable data, drops the rest, and verifies \
+everything again. If it is interrupted, run it again.
+
+A segment that is missing, or whose header is lost in both copies, cannot be repaired. Restore \
+the file from a backup of the same state, made while the broker was stopped, or continue without \
+the segment (--drop-segment). Then every message in it is lost, and messages whose settlement it \
+recorded are delivered again.
+
+Exit codes:
+  0  repaired, or nothing to repair
+  1  not repaired
+  2  usage or configuration; also if --yes is missing and there is no terminal";
+
 #[derive(Args)]
 pub struct RepairFlags {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use peeklock::store::journal::disk::{Disk as _, OsDisk};
 use peeklock::store::journal::verify::{Progress, Stage};
 
 use super::{Failure, FileFlag};
-use crate::config::{Flag, Layers, Loaded};
+use crate::config::{Flag, Layers, Loaded, StoreKind};
 
 pub use meaning::AffectedRecords;
 pub use output::{JsonRepair, bytes, findings, json, remedies, totals};
@@ -47,6 +47,9 @@ pub enum Output {
 
 impl ScrubFlags {
     /// The directory that `serve` would use with the same flags.
+    ///
+    /// # Errors
+    /// Also if the broker would store its messages in a database, and no directory is named.
     pub fn data_dir(&self) -> Result<PathBuf, Failure> {
         let flag = self.data_dir.clone().map(|value| Flag {
             name: "--data-dir",
@@ -56,7 +59,17 @@ impl ScrubFlags {
         let flags = flag.into_iter().collect();
         let layers =
             Layers { file: self.file.config.clone(), environment: None, flags, emulator: None };
-        Ok(PathBuf::from(Loaded::load(&layers)?.config.server.data_dir))
+        let config = Loaded::load(&layers)?.config;
+        if config.store.kind == StoreKind::Postgres && self.data_dir.is_none() {
+            return Err(Failure::Failed(
+                "the messages are in PostgreSQL (store.kind), and this command works on the \
+                 journal of a data directory only; the broker checks its tables when it starts and \
+                 each content when it reads it; check the database with `pg_amcheck`, restore it \
+                 from a backup, or name the directory of a journal with --data-dir"
+                    .to_owned(),
+            ));
+        }
+        Ok(PathBuf::from(config.server.data_dir))
     }
 }
 

@@ -9,6 +9,30 @@ use super::scrub::{self, AffectedRecords, Bar, Output, ScrubFlags};
 use super::{Failure, print};
 use crate::telemetry::colours;
 
+pub const HELP: &str = "\
+Examples:
+  peeklock verify
+  peeklock verify --data-dir /var/lib/peeklock
+  peeklock verify --output json | jq .findings
+
+Stop the broker first. The command works on the journal in a data directory, not on a PostgreSQL \
+database. It reads everything and verifies its checksums: the log, its \
+segments and side files, the record and the content of every message. It writes nothing. It \
+reports each damaged place with file, byte offset and the messages concerned, and also harmless \
+findings.
+
+Results for a message in a damaged place:
+  lost     the message can no longer be read
+  earlier  its last change cannot be read; it returns to the state before, and may be delivered again
+  saved    the message can be read, but data around it is damaged
+  removed  the message was settled and stays settled
+
+Exit codes:
+  0  sound
+  1  the data cannot be read, or there is no journal
+  2  usage or configuration
+  3  damaged";
+
 /// Exit code for a damaged journal.
 const DAMAGED: u8 = 3;
 

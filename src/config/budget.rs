@@ -13,10 +13,11 @@ use peeklock::core::admission::sockets;
 use peeklock::declaration::PLAN_RULE_BYTES_MAX;
 use peeklock::operations::Operations;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
+use peeklock::postgres::PostgresConfig;
 use peeklock::store::JournalConfig;
 use peeklock::{Access, ChecksConfig, SeriesConfig};
 
-use super::Config;
+use super::{Config, StoreKind};
 
 /// The largest AMQP message, which may exceed the shared memory for messages, in each direction.
 const LARGE_BYTES: u64 = 2 * (84 << 20);
@@ -168,7 +169,18 @@ impl Config {
         let explained_bytes = limits.broker_description_bytes_max;
         let [_, websocket, amqp] = self.connection_counts();
         let on_disk = !self.server.ephemeral;
-        let if_on_disk = |bytes: u64| if on_disk { bytes } else { 0 };
+        let (unstored_bytes, cache, cache_bytes) = match (on_disk, self.store.kind) {
+            (false, _) => (0, "journal.cache_bytes", 0),
+            (true, StoreKind::Journal) => {
+                (JournalConfig::UNSTORED_BYTES_MAX, "journal.cache_bytes", self.journal.cache_bytes)
+            }
+            // In the batches, and again in their rows.
+            (true, StoreKind::Postgres) => (
+                PostgresConfig::UNSTORED_BYTES_MAX.saturating_mul(2),
+                "store.postgres.cache_bytes",
+                self.postgres.cache_bytes,
+            ),
+        };
         let trail = if on_disk { 0 } else { MemoryTrail::BYTES_MAX as u64 };
         let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
         let gauged = self.gauged_entities() as u64;
@@ -220,12 +232,8 @@ impl Config {
             Row::fixed("audit trail of an ephemeral broker", trail),
             Row::fixed("jobs of operators", Operations::BYTES_MAX),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
-            Row::fixed("data waiting for the disk", if_on_disk(JournalConfig::UNSTORED_BYTES_MAX)),
-            Row::shared(
-                "content cache",
-                "journal.cache_bytes",
-                if_on_disk(self.journal.cache_bytes),
-            ),
+            Row::fixed("data waiting for the disk", unstored_bytes),
+            Row::shared("content cache", cache, cache_bytes),
             Row::shared("spans waiting for a collector", "otlp.traces", traces),
             Row::shared(
                 "entity gauges for a collector",

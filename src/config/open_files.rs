@@ -7,6 +7,7 @@
 //! | pending sockets at ports for all protocols (AMQP and the gateway) | [`GatewayConfig::pending_socket_count_max`], `tls.handshake_count_max` |
 //! | threads of forwarders | `limits.forwarder_thread_count_max` |
 //! | segments and other files of the journal | `journal.capacity_bytes`, [`JournalConfig::FILES_BESIDE_SEGMENTS`] |
+//! | connections to a database, and the lock of the data directory | [`POSTGRES_FILES`] |
 //! | files of the audit trail | [`AuditTrail::FILES`] |
 //! | files of jobs | [`Operations::FILES`] |
 //! | runtimes | `workers` of each listener, `server.arbiters` |
@@ -17,7 +18,7 @@ use peeklock::listen::GatewayConfig;
 use peeklock::operations::Operations;
 use peeklock::store::JournalConfig;
 
-use super::Config;
+use super::{Config, StoreKind};
 use crate::registry::workers;
 
 /// A runtime: its poll descriptor, the duplicate for registration, its waker, and the pipe for
@@ -35,6 +36,10 @@ const SENDERS: u64 = 2;
 const LISTENER_FILES: u64 = 2;
 /// Assumed size of a journal whose only limit is the disk: 100 GiB.
 const JOURNAL_BYTES: u64 = 100 << 30;
+
+/// The store in PostgreSQL: its runtime, eight connections and two sockets for name resolution
+/// (CLU-60), and the data directory with its lock and eight reserved descriptors.
+const POSTGRES_FILES: u64 = RUNTIME_FILES + 8 + 2 + 2 + 8;
 
 /// The number of each kind of file owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,9 +154,10 @@ impl Config {
         let threads = listeners.into_iter().chain([self.server.arbiters]).map(workers);
         // Runtimes of the process, of the broker and of HTTP, and the HTTP acceptor.
         let runtimes = threads.fold(4, |sum: u64, count| sum.saturating_add(count as u64));
-        let journal = match self.server.ephemeral {
-            true => 0,
-            false => JournalConfig::FILES_BESIDE_SEGMENTS as u64,
+        let store = match (self.server.ephemeral, self.store.kind) {
+            (true, _) => 0,
+            (false, StoreKind::Journal) => JournalConfig::FILES_BESIDE_SEGMENTS as u64,
+            (false, StoreKind::Postgres) => POSTGRES_FILES,
         };
         let audit = if self.server.ephemeral { 0 } else { AuditTrail::FILES as u64 };
         let jobs = if self.server.ephemeral { 0 } else { Operations::FILES as u64 };
@@ -162,7 +168,7 @@ impl Config {
             listening,
             rounded,
             runtimes.saturating_mul(RUNTIME_FILES),
-            journal,
+            store,
             audit,
             jobs,
             (senders + readers) * CLIENT_FILES,
@@ -173,11 +179,12 @@ impl Config {
 
     /// Segments of a journal of the largest size.
     fn store_files(&self) -> u64 {
-        let bytes = match (self.server.ephemeral, self.journal.capacity_bytes) {
-            (true, _) => 0,
-            (false, 0) => JOURNAL_BYTES,
+        let is_journal = !self.server.ephemeral && self.store.kind == StoreKind::Journal;
+        let bytes = match (is_journal, self.journal.capacity_bytes) {
+            (false, _) => 0,
+            (true, 0) => JOURNAL_BYTES,
             // The log may be twice as large as its live data.
-            (false, bytes) => bytes.saturating_mul(2),
+            (true, bytes) => bytes.saturating_mul(2),
         };
         bytes / self.journal.segment_bytes.max(1)
     }

@@ -10,18 +10,18 @@ use peeklock::listen::Proxies;
 use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::time::TimeSpan;
 
-use super::LogFormat;
 use super::forwarders::{SecretDeclaration, TokenDeclaration};
 use super::jwt::RoleDeclaration;
 use super::table::Allowed::{NotEmpty, Numbers, Spans, Text, ZeroOr};
 use super::table::{Setting, field, own_section, section};
 use super::text::Ratio;
+use super::{LogFormat, StoreKind};
 
 /// Every row, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     [
-        NAMESPACE, LOCKS, SESSIONS, FORWARDING, SERVER, JOURNAL, HTTP, WEBSOCKET, AMQP, GATEWAY,
-        WEBHOOK, PEERS, TLS, SECURITY, JWT, CONSOLE, LOG, METRICS, OTLP,
+        NAMESPACE, LOCKS, SESSIONS, FORWARDING, SERVER, STORE, POSTGRES, JOURNAL, HTTP, WEBSOCKET,
+        AMQP, GATEWAY, WEBHOOK, PEERS, TLS, SECURITY, JWT, CONSOLE, LOG, METRICS, OTLP,
     ]
     .into_iter()
     .flatten()
@@ -95,7 +95,7 @@ section! {
 own_section! {
     /// The process.
     ServerSection, SERVER = "server" in server {
-        /// Directory of the messages; created if missing. Only one process can use it
+        /// Directory of messages and other files; created if missing. Only one process can use it
         data_dir: String = "./data".to_owned(), NotEmpty("directory");
         /// Keeps messages only in memory; they are lost at the end of the process
         ephemeral: bool = false, Text("");
@@ -103,6 +103,44 @@ own_section! {
         ephemeral_bytes_max: u64 = 0, ZeroOr(SPACE, "bytes");
         /// Threads that serve entities; 0: one for each core
         arbiters: usize = 0, Numbers(THREADS, "threads");
+    }
+}
+
+own_section! {
+    /// The place of messages.
+    StoreSection, STORE = "store" in store {
+        /// Place of messages: the journal in `server.data_dir`, or a PostgreSQL database
+        ///
+        /// server.ephemeral takes precedence. The audit trail, jobs, series and the first key are in server.data_dir in
+        /// either case
+        kind: StoreKind = StoreKind::Journal, Text("`journal`, `postgres`");
+    }
+}
+
+own_section! {
+    /// The store in PostgreSQL.
+    PostgresSection, POSTGRES = "store.postgres" in postgres {
+        /// Address of the database, without a password
+        ///
+        /// For example "postgres://peeklock@db.example.com:5432/peeklock", or "host=/run/postgresql user=peeklock
+        /// dbname=peeklock" for a socket on this machine. Connections to other machines use TLS
+        url: String = String::new(), Text("`postgres://USER@HOST/DATABASE`");
+        /// File with the password of the user; only its first line counts
+        password_file: String = String::new(), Text("a path");
+        /// Certificates (PEM) of additional trusted authorities
+        ca_file: String = String::new(), Text("a path");
+        /// Space for messages in the database; over it, sends are refused. 0: no limit
+        capacity_bytes: u64 = 0, ZeroOr(SPACE, "bytes");
+        /// Memory for message contents; other contents are read from the database
+        cache_bytes: u64 = 64 << 20, Numbers(0..=1 << 40, "bytes");
+        /// Parts of a new store, fixed when it is created
+        ///
+        /// An existing store keeps its number
+        shards: u32 = 32, Numbers(1..=256, "shards");
+        /// Confirms a database that can lose acknowledged messages, and connections without TLS
+        ///
+        /// The log has a warning for each accepted risk
+        i_know: bool = false, Text("");
     }
 }
 

@@ -17,7 +17,7 @@ use peeklock::metrics_prometheus::EntityGauges;
 use peeklock::time::TimeSpan;
 
 use super::text::{FromText, List, Ratio, Scalar, ToScalar as _, span_text};
-use super::{Config, LogFormat};
+use super::{Config, LogFormat, StoreKind};
 
 /// A row of the table.
 pub struct Setting {
@@ -216,6 +216,7 @@ scalars! {
     FailureTarget, |it| it.to_scalar();
     OnDestinationFull, |it| it.to_scalar();
     LogFormat, |it| it.to_scalar();
+    StoreKind, |it| it.to_scalar();
     EntityGauges, |it| it.to_string().into();
 }
 

@@ -5,7 +5,7 @@ use peeklock::time::TimeSpan;
 use super::*;
 
 /// Writes a file, reads the configuration with it, and removes the file.
-fn load_with(
+pub(super) fn load_with(
     name: &str,
     text: &str,
     adjust: impl FnOnce(&mut Layers),

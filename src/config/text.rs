@@ -14,7 +14,7 @@ use peeklock::time::TimeSpan;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::LogFormat;
+use super::{LogFormat, StoreKind};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// The word for a duration without end.
@@ -144,6 +144,10 @@ words! {
     LogFormat, "a log format: text or json" {
         Text = "text",
         Json = "json",
+    }
+    StoreKind, "a store: journal or postgres" {
+        Journal = "journal",
+        Postgres = "postgres",
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Banner<'a> {
     pub is_durable: bool,
     /// Directory of the file with the first key.
     pub data_dir: &'a str,
-    /// Directory of the messages; none for a store of the host.
-    pub store_dir: Option<&'a str>,
+    /// Place of the messages, such as `in ./data`; none for a store of the host.
+    pub store_place: Option<String>,
     /// TLS mode of the listeners.
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
@@ -96,7 +96,8 @@ impl fmt::Display for Banner<'_> {
             writeln!(f, "  {:<10}http{s}://{address}/$console/, for a browser", "console")?;
         }
         if self.is_durable {
-            let place = self.store_dir.map(|folder| format!(" in {folder}")).unwrap_or_default();
+            let place = self.store_place.as_deref().map(|place| format!(" {place}"));
+            let place = place.unwrap_or_default();
             writeln!(f, "  {:<10}{store}{place}, durable at acknowledgement", "store")?;
         } else {
             let loss = "messages are lost when this process ends";
@@ -205,7 +206,7 @@ mod tests {
             store: if is_durable { "journal" } else { "memory" },
             is_durable,
             data_dir: "./data",
-            store_dir: Some("./data"),
+            store_place: Some("in ./data".to_owned()),
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
@@ -221,7 +222,7 @@ mod tests {
             store: "memory",
             is_durable: false,
             data_dir: "./data",
-            store_dir: None,
+            store_place: None,
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
@@ -276,13 +277,13 @@ mod tests {
             let (store, data_dir, tls) = ("journal", "./data", BannerTls::Off);
             let (is_durable, is_new, colours) = (true, true, false);
             let has_console = false;
-            let store_dir = Some(data_dir);
+            let store_place = Some("in ./data".to_owned());
             Banner {
                 listeners,
                 store,
                 is_durable,
                 data_dir,
-                store_dir,
+                store_place,
                 tls,
                 is_new,
                 requires_token,

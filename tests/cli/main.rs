@@ -4,8 +4,12 @@
 
 mod audit;
 mod configuration;
+#[path = "../support/postgres.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod database;
 mod issuer;
 mod jobs;
+mod postgres;
 mod reference;
 mod secure;
 mod serving;

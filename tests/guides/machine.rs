@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use crate::database::Postgres;
 use crate::set_up::set_up;
 
 /// Longest wait for output.
@@ -93,6 +95,8 @@ pub struct Machine {
     pub folder: PathBuf,
     /// Variables of its terminals.
     environment: BTreeMap<&'static str, String>,
+    /// A PostgreSQL server on it.
+    database: Option<Postgres>,
 }
 
 impl Machine {
@@ -114,7 +118,7 @@ impl Machine {
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         let repository = env!("CARGO_MANIFEST_DIR").to_owned();
         let environment = BTreeMap::from([("PATH", path), ("REPOSITORY", repository)]);
-        Some(Self { holder, folder, environment })
+        Some(Self { holder, folder, environment, database: None })
     }
 
     /// Opens a terminal.
@@ -191,6 +195,7 @@ impl Machine {
                 let modules = sdk.join("../browser/node_modules");
                 link(modules, self.folder.join("node_modules"));
             }),
+            "postgresql" => Some(self.start_database()),
             _ => panic!("no setup for {language}"),
         };
         let Some(folder) = folder else { return false };
@@ -203,8 +208,38 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Starts the PostgreSQL server that Debian's package would have started. Returns the folder of
+    /// its programs, with a `sudo` that runs them as its superuser.
+    fn start_database(&mut self) -> String {
+        // In a namespace of its own user, because no server runs as root.
+        let within = ["nsenter", "--preserve-credentials", "--user", "--net", "--target"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([self.holder.id().to_string()])
+            .chain(["unshare", "--map-user=postgres", "--map-group=postgres"].map(str::to_owned));
+        let database =
+            Postgres::start_within("guide", within.collect(), "-c listen_addresses=localhost");
+        let programs = self.folder.join(".programs");
+        std::fs::create_dir_all(&programs).unwrap();
+        let sudo = programs.join("sudo");
+        let script = format!(
+            "#!/bin/sh\n# sudo -u postgres PROGRAM ...\nshift 2\n\
+             PATH={}:$PATH PGHOST={} PGUSER=postgres exec \"$@\"\n",
+            Postgres::programs().display(),
+            database.folder().display()
+        );
+        std::fs::write(&sudo, script).unwrap();
+        std::fs::set_permissions(&sudo, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.database = Some(database);
+        programs.display().to_string()
+    }
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
+        // It ends within the namespaces of the holder.
+        self.database = None;
         self.holder.kill().ok();
         self.holder.wait().ok();
     }

@@ -6,6 +6,7 @@
 //! | `sh` | Pasted into the first terminal; must succeed |
 //! | `sh terminal:NAME` | Typed into a further terminal, which stays open; another block for it presses Ctrl-C first |
 //! | `sh needs:LANGUAGE` | As `sh`, skipped where `tests/sdk` reports that the machine lacks the language |
+//! | `sh needs:postgresql` | As `sh`, on a machine with a PostgreSQL server; `sudo -u postgres` runs its programs |
 //! | `console` | Output of the block before it; `…` stands for any text, on a line by itself for any lines |
 //! | any language with `file:NAME` | Saved under this name, which the text before the block mentions |
 //! | `text browser:URL` | Text of this page in Chromium, at once or after a change |
@@ -18,6 +19,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../support/postgres.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod database;
 mod example;
 mod machine;
 #[path = "../support/markdown.rs"]
@@ -106,6 +110,9 @@ const BY_HAND: &[(&str, &str)] = &[
         "docker run -d --name peeklock -p 127.0.0.1:5672:5672 -v peeklock:/var/lib/peeklock \\",
     ),
     ("how-to/run-in-a-container.md", "services:"),
+    ("how-to/store-messages-in-postgresql.md", "sudo apt-get install postgresql"),
+    ("how-to/store-messages-in-postgresql.md", "[store.postgres]"),
+    ("how-to/store-messages-in-postgresql.md", "sudo systemctl restart postgresql"),
     ("how-to/use-tls.md", "[tls]"),
     ("how-to/use-tls.md", "peeklock config check --config /etc/peeklock/peeklock.toml"),
     ("how-to/use-tls.md", "sudo systemctl restart peeklock"),
@@ -174,6 +181,7 @@ pages! {
     tls_is_used: "how-to/use-tls.md",
     policies_and_tokens_are_used: "how-to/use-policies-and-tokens.md",
     a_broker_is_backed_up_and_restored: "how-to/back-up-and-restore.md",
+    messages_are_stored_in_postgresql: "how-to/store-messages-in-postgresql.md",
     a_damaged_directory_is_repaired: "how-to/repair-a-data-directory.md",
     an_application_moves_from_rabbitmq_or_redis: "how-to/move-from-rabbitmq-or-redis.md",
     the_console_is_opened: "how-to/use-the-console.md",

@@ -187,6 +187,7 @@
 //! - `tls` secures connections, with certificates from files or of a development authority.
 //! - `auth_sas` accepts tokens signed with a key of a policy ([`policies`]); `auth_jwt` accepts tokens of an identity
 //!   provider.
+//! - `postgres` stores messages in a PostgreSQL database.
 //! - `audit` keeps the trail of actions of operators. `operations` carries out their deeds on many messages.
 //! - `forward_webhook`, `forward_peeklock` and `forward_log` forward messages to other systems.
 //! - [`contract`] has the traits for transports, forwarders, authorizers, auditors and keepers of jobs, [`store`] the trait for stores.
@@ -199,9 +200,10 @@
 //! # Features
 //!
 //! By default there are no features: the crate is the broker with its in-process clients. `amqp`, `http`, `websocket`,
-//! `websocket-client`, `audit`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`, `console`,
-//! `metrics-prometheus`, `operations` and `otlp` add the modules of these names. `full` enables all of these. `otlp-client` connects
-//! the traces of your program to those of the broker. `testing` adds the kit for tests of handlers and of stores.
+//! `websocket-client`, `audit`, `auth-jwt`, `auth-sas`, `tls`, `forward-log`, `forward-peeklock`, `forward-webhook`,
+//! `console`, `metrics-prometheus`, `operations`, `otlp` and `postgres` add the modules of these names. `full` enables
+//! all of these. `otlp-client` connects the traces of your program to those of the broker. `testing` adds the kit for
+//! tests of handlers and of stores.
 
 #[doc(inline)]
 pub use peeklock_client::{
@@ -319,6 +321,10 @@ pub use peeklock_metrics_prometheus as metrics_prometheus;
 #[cfg(feature = "otlp")]
 #[doc(inline)]
 pub use peeklock_otlp as otlp;
+
+#[cfg(feature = "postgres")]
+#[doc(inline)]
+pub use peeklock_store_postgres as postgres;
 
 /// Runs the programs of the guide.
 #[cfg(doctest)]

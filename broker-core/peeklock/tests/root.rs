@@ -84,7 +84,7 @@ const WORK: [&str; 27] = [
     "core",
 ];
 /// One module per feature.
-const FEATURES: [&str; 15] = [
+const FEATURES: [&str; 16] = [
     "amqp",
     "audit",
     "auth_jwt",
@@ -98,6 +98,7 @@ const FEATURES: [&str; 15] = [
     "metrics_prometheus",
     "operations",
     "otlp",
+    "postgres",
     "tls",
     "websocket",
 ];

@@ -149,6 +149,25 @@ fn the_memory_of_either_store_is_in_the_sum() {
     assert_eq!(on_disk.0 + MemoryTrail::BYTES_MAX as u64, in_memory.0 + of_disk);
 }
 
+/// DESIGN D6: the store in PostgreSQL has the data that waits for the database twice, and a cache of
+/// its own.
+#[test]
+fn the_memory_of_a_store_in_postgres_is_in_the_sum() {
+    let of = |name: &str, text: &str| {
+        let Loaded { config, .. } = load(name, text).unwrap();
+        (sum(&config.budget(), Row::bytes), config)
+    };
+    let text = "[store]\nkind = \"postgres\"\n[store.postgres]\n\
+                url = \"postgres://peeklock@localhost/peeklock\"\ncache_bytes = 1048576\n";
+    let ((journal, _), (postgres, config)) = (of("sum-journal", ""), of("sum-postgres", text));
+    let of_journal = (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX;
+    let of_postgres = (1 << 20) + 2 * PostgresConfig::UNSTORED_BYTES_MAX;
+    assert_eq!(postgres + of_journal, journal + of_postgres);
+    let budget = config.budget();
+    let cache = budget.iter().find(|row| row.name == "content cache").unwrap();
+    assert_eq!(cache.setting, Some("store.postgres.cache_bytes"));
+}
+
 /// DESIGN D6: the documented sizes of entity content and of locked messages are correct.
 #[test]
 fn documented_entity_memory_is_correct() {

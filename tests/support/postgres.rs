@@ -1,0 +1,153 @@
+//! A PostgreSQL server of its own for a test, from Debian's package, in a folder of the test.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Clients on this machine: the role `guarded` needs a password, others only over TCP.
+const CLIENTS: &str = "local all guarded scram-sha-256\n\
+    local all all trust\n\
+    host all all all scram-sha-256\n";
+
+/// A running server, with the superuser `postgres`. It ends with its value.
+pub struct Postgres {
+    folder: PathBuf,
+    /// Words before each program, which run it in another namespace, and as a user other than root.
+    within: Vec<String>,
+}
+
+impl Postgres {
+    /// Starts a server that listens at a socket in its folder.
+    pub fn start(name: &str) -> Self {
+        Self::start_within(name, Vec::new(), "-c listen_addresses=")
+    }
+
+    /// Starts a server by these words before each program, with these options.
+    pub fn start_within(name: &str, within: Vec<String>, options: &str) -> Self {
+        let name = format!("peeklock-pg-{name}-{}", std::process::id());
+        let server = Self { folder: std::env::temp_dir().join(name), within };
+        let folder = &server.folder;
+        fs::remove_dir_all(folder).ok();
+        fs::create_dir_all(folder).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        if let Some((user, group)) = server.user() {
+            chown(folder, Some(user), Some(group)).unwrap();
+        }
+        let made = server
+            .command("initdb")
+            .args(["--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "-D"])
+            .arg(folder.join("data"))
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.unwrap().success(), "initdb has failed");
+        fs::write(folder.join("data/pg_hba.conf"), CLIENTS).unwrap();
+        server.run(options);
+        server
+    }
+
+    /// Folder with the socket.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Folder of the programs of the server.
+    pub fn programs() -> PathBuf {
+        let versions = fs::read_dir("/usr/lib/postgresql").expect("install the package postgresql");
+        let newest = versions.flatten().map(|one| one.path()).max();
+        newest.expect("install the package postgresql").join("bin")
+    }
+
+    /// Starts the server, with further options, and waits until it takes connections.
+    pub fn run(&self, options: &str) {
+        let options = format!("-k {} -c shared_buffers=64MB {options}", self.folder.display());
+        let started = self
+            .command("pg_ctl")
+            .args(["start", "-w", "-s", "-o", &options, "-D"])
+            .arg(self.folder.join("data"))
+            .arg("-l")
+            .arg(self.folder.join("log"))
+            .stdout(Stdio::null())
+            .status();
+        let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        assert!(started.unwrap().success(), "the server does not start: {}", log());
+    }
+
+    /// Ends the server at once, as a crash does: the next start recovers.
+    pub fn crash(&self) {
+        assert!(self.stop("immediate"), "the server does not end");
+    }
+
+    /// Ends the server in order.
+    pub fn shut_down(&self) {
+        assert!(self.stop("fast"), "the server does not end");
+    }
+
+    fn stop(&self, mode: &str) -> bool {
+        let stopped = self
+            .command("pg_ctl")
+            .args(["stop", "-w", "-s", "-m", mode, "-D"])
+            .arg(self.folder.join("data"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        stopped.unwrap().success()
+    }
+
+    /// Runs a statement. Returns its output.
+    pub fn sql(&self, statement: &str) -> String {
+        let ran = self
+            .command("psql")
+            .args(["-qtAX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-h"])
+            .arg(&self.folder)
+            .args(["-c", statement])
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{statement}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    /// Makes a database that belongs to a new role of the same name. Returns its address.
+    pub fn database(&self, name: &str) -> String {
+        self.sql(&format!("CREATE ROLE {name} LOGIN"));
+        self.sql(&format!("CREATE DATABASE {name} OWNER {name}"));
+        format!("host={} user={name} dbname={name}", self.folder.display())
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let program = Self::programs().join(program);
+        let mut command = match self.within.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        if let Some((user, group)) = self.user() {
+            command.uid(user).gid(group);
+        }
+        // Such a server does not read the folder of the test.
+        command.env("LC_ALL", "C").current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// User and group for a server, which does not run as root.
+    fn user(&self) -> Option<(u32, u32)> {
+        if !self.within.is_empty() || !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let users = fs::read_to_string("/etc/passwd").unwrap();
+        let line = users.lines().find(|line| line.starts_with("postgres:"))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.stop("immediate");
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}
