@@ -32,6 +32,9 @@ mod amqp;
 mod chain;
 mod client;
 mod connection;
+#[path = "../support/postgres.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod database;
 mod inspection;
 mod judge;
 mod ledger;
@@ -57,6 +60,8 @@ use process::{Broker, Place, Storage};
 use random::Random;
 
 const ROUNDS: u64 = 20;
+/// Rounds with a database, each of which takes longer.
+const DATABASE_ROUNDS: u64 = 5;
 /// Maximum lifetime of a broker under load, and in a short round, in milliseconds.
 const LIFE_MS_MAX: u64 = 1_500;
 const MOMENT_MS_MAX: u64 = 15;
@@ -275,6 +280,26 @@ fn a_killed_broker_keeps_acknowledged_work() {
     }
     if rounds >= ROUNDS {
         must_have_seen_everything(&run);
+    }
+    place.remove();
+}
+
+/// CLU-06: a broker with its messages in PostgreSQL keeps acknowledged work over kills.
+#[test]
+fn a_killed_broker_keeps_acknowledged_work_in_postgresql() {
+    let _alone = alone();
+    let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(DATABASE_ROUNDS);
+    let seed = seed();
+    let place = Place::new("kills-postgresql", Storage::Postgres);
+    let mut run = Run::new(&place, seed);
+    let result = run.rounds(rounds);
+    eprintln!("{rounds} rounds with seed {seed}: {:?}", run.counts);
+    if let Err(complaint) = result {
+        panic!(
+            "{complaint}\nseed {seed}; the output is kept in {}\nthe broker's last words:\n{}",
+            place.directory().display(),
+            place.last_words()
+        );
     }
     place.remove();
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use crate::database::Postgres;
+
 /// Small, so that a round fills many segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
@@ -13,6 +15,8 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
     Journal,
+    /// In a PostgreSQL server of the run.
+    Postgres,
     /// In memory, to show that the judge notices.
     Memory,
 }
@@ -21,6 +25,8 @@ pub enum Storage {
 pub struct Place {
     directory: PathBuf,
     storage: Storage,
+    /// The server, and the address of the database.
+    database: Option<(Postgres, String)>,
 }
 
 impl Place {
@@ -31,7 +37,12 @@ impl Place {
             std::fs::remove_dir_all(&directory).unwrap();
         }
         std::fs::create_dir_all(&directory).unwrap();
-        Self { directory, storage }
+        let database = (storage == Storage::Postgres).then(|| {
+            let server = Postgres::start(name);
+            let address = server.database("peeklock");
+            (server, address)
+        });
+        Self { directory, storage, database }
     }
 
     pub fn directory(&self) -> &Path {
@@ -111,7 +122,7 @@ impl Place {
             "127.0.0.1:0",
         ]);
         match self.storage {
-            Storage::Journal => command.args(["--data-dir", "data"]),
+            Storage::Journal | Storage::Postgres => command.args(["--data-dir", "data"]),
             Storage::Memory => command.arg("--ephemeral"),
         };
         command
@@ -119,6 +130,15 @@ impl Place {
             .env("PEEKLOCK__JOURNAL__FREE_BYTES_MIN", (4 * SEGMENT_BYTES).to_string())
             // A small cache, so that contents are also read from disk.
             .env("PEEKLOCK__JOURNAL__CACHE_BYTES", (2 * SEGMENT_BYTES).to_string())
+            .envs(self.database.iter().flat_map(|(_, address)| {
+                [
+                    ("PEEKLOCK__STORE__KIND", "postgres"),
+                    ("PEEKLOCK__STORE__POSTGRES__URL", address.as_str()),
+                    ("PEEKLOCK__STORE__POSTGRES__SHARDS", "4"),
+                    // A small cache, so that contents are also read from the database.
+                    ("PEEKLOCK__STORE__POSTGRES__CACHE_BYTES", "1048576"),
+                ]
+            }))
             .current_dir(&self.directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
