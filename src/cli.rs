@@ -5,6 +5,7 @@ mod serve;
 
 mod bench;
 mod check;
+mod migrate;
 mod repair;
 mod scrub;
 mod verify;
@@ -265,6 +266,10 @@ enum Command {
     /// Repair a damaged data directory; shows the losses, asks, and keeps a copy
     #[command(after_help = repair::HELP)]
     Repair(repair::RepairFlags),
+    /// Copy all messages between a data directory and a PostgreSQL database, while the broker is
+    /// stopped
+    #[command(after_help = migrate::HELP)]
+    Migrate(migrate::MigrateFlags),
     /// Measure the throughput and latency of a broker on this machine
     #[command(after_help = bench::HELP)]
     Bench(bench::BenchFlags),
@@ -434,6 +439,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Serve(flags)) => serve::serve(&flags, host),
         Some(Command::Verify(flags)) => verify::verify(&flags),
         Some(Command::Repair(flags)) => repair::repair(&flags),
+        Some(Command::Migrate(flags)) => migrate::run(&flags),
         Some(Command::Bench(flags)) => bench::run(&flags),
         Some(Command::Config(ConfigCommand::Check { file })) => check::check(file),
         Some(Command::Config(ConfigCommand::Default)) => print(&config::default_text()),

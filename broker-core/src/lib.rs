@@ -22,7 +22,9 @@
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
 //! | [`management`], [`declaration`] | management requests, and plans for whole namespaces |
-//! | `flows`, `series`, `kept_file` | counts of messages since the start, their course over time, and its files |
+//! | [`migration`] | copies of whole stores |
+//! | `flows`, `series` | counts of messages since the start, and their course over time |
+//! | `kept_file` | small files that are replaced as a whole |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 //! | `topology`, `checks` | entities with their destinations, and findings about faults |
 //! | `jobs` | deeds of operators on many messages |
@@ -91,6 +93,7 @@ mod flows;
 mod forwarders;
 mod grant;
 pub mod management;
+pub mod migration;
 pub mod policies;
 mod refusals;
 mod search;

@@ -65,7 +65,7 @@ pub fn hold_data_dir(path: &str) -> Result<OsDisk, ServeError> {
         tracing::warn!(
             directory = path,
             "the data directory has a journal, and the messages in it are not served, because \
-             store.kind is postgres"
+             store.kind is postgres; `peeklock migrate` copies them"
         );
     }
     Ok(disk)

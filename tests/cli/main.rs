@@ -9,6 +9,7 @@ mod configuration;
 mod database;
 mod issuer;
 mod jobs;
+mod migrate;
 mod postgres;
 mod reference;
 mod secure;

@@ -112,6 +112,10 @@ const BY_HAND: &[(&str, &str)] = &[
     ("how-to/run-in-a-container.md", "services:"),
     ("how-to/store-messages-in-postgresql.md", "sudo apt-get install postgresql"),
     ("how-to/store-messages-in-postgresql.md", "[store.postgres]"),
+    (
+        "how-to/store-messages-in-postgresql.md",
+        "peeklock migrate --from ./data --to postgres://peeklock@localhost/peeklock",
+    ),
     ("how-to/store-messages-in-postgresql.md", "sudo systemctl restart postgresql"),
     ("how-to/use-tls.md", "[tls]"),
     ("how-to/use-tls.md", "peeklock config check --config /etc/peeklock/peeklock.toml"),

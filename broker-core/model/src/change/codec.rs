@@ -23,6 +23,7 @@
 //! | 01 ids | | upper end of the ids that are taken |
 //! | 02 secrets | | the key of hashes |
 //! | 03 anonymous access | | instant from which a token is required (8) |
+//! | 04 unfinished copy | | version (1); no broker opens such a store |
 //! | 10 queue | id (8) | its path |
 //! | 11 topic | id (8) | its path |
 //! | 12 subscription | id (8) | id of its topic (8), name |

@@ -53,7 +53,7 @@ use delete::ActorRetired;
 pub use delete::DeleteEntity;
 use parked::ParkedOperations;
 pub use policy::ChangePolicies;
-pub(crate) use records::{StoredNamespace, load};
+pub(crate) use records::{StoredNamespace, load, unfinished_copy_key};
 use recovery::Recoveries;
 pub(crate) use stop::StopNamespace;
 pub use subscription::CreateSubscription;

@@ -21,6 +21,12 @@ use crate::time::Timestamp;
 const TABLE_IDS: u8 = 0x01;
 const TABLE_SECRETS: u8 = 0x02;
 pub(super) const TABLE_ANONYMOUS: u8 = 0x03;
+const TABLE_COPY: u8 = 0x04;
+
+/// Key of the mark of a store into which a migration copies (CLU-54).
+pub(crate) fn unfinished_copy_key() -> Key {
+    Key::of_space(NAMESPACE_SPACE).then(&[TABLE_COPY])
+}
 
 /// State of a namespace before its entities are opened.
 pub(crate) struct StoredNamespace {
@@ -69,11 +75,23 @@ pub(crate) async fn load(
         has_policies: false,
     };
     let mut damaged = false;
+    let mut is_unfinished = false;
     let prefix = Key::of_space(NAMESPACE_SPACE);
+    let mark = unfinished_copy_key();
     let mut records = store.scan(&prefix);
-    let read_all =
-        records.for_each(|key, value| damaged |= read(&mut loaded, key, value).is_none());
+    let read_all = records.for_each(|key, value| {
+        if key == mark.as_bytes() {
+            is_unfinished = true;
+        } else {
+            damaged |= read(&mut loaded, key, value).is_none();
+        }
+    });
     read_all.await?;
+    if is_unfinished {
+        let text = "a migration into this store has not finished; run `peeklock migrate` again to \
+            complete it, or use another store";
+        return Err(StoreError::Failed(text.into()));
+    }
     if damaged {
         return Err(StoreError::Damaged("a record of the namespace cannot be read".into()));
     }
