@@ -81,7 +81,9 @@ pub(super) fn read(directory: &Path) -> StoredRows {
     let mut all = StoredRows::new();
     for number in 0..FILE_COUNT {
         let path = path_of(directory, number);
-        all.extend(kept_file::read(&path, FILE_BYTES_MAX, "series", parse_file).unwrap_or_default());
+        all.extend(
+            kept_file::read(&path, FILE_BYTES_MAX, "series", parse_file).unwrap_or_default(),
+        );
     }
     all
 }

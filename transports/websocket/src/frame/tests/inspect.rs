@@ -178,7 +178,7 @@ pub(super) fn notices() -> Vec<Notice> {
         "checkedAtUtc":"2026-05-01T12:00:00Z","tookUs":812,{now}}}}}"#,
         peeklock_core::inspect::CheckKind::DeadLettersUnread.remedy()
     );
-    let more = [job, samples, failures, topology, checks];
+    let more = [job, failures, topology, checks, samples];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
 }
