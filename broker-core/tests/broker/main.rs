@@ -20,6 +20,7 @@ mod forwarders;
 mod inspection;
 mod loads;
 mod looking;
+mod migration;
 mod namespace;
 mod opening;
 mod overlays;
