@@ -47,7 +47,7 @@ fn to_another_queue() -> JobDraft {
 }
 
 const fn stays(id: usize) -> bool {
-    id % 3 == 0 || id % 5 == 1
+    id.is_multiple_of(3) || id % 5 == 1
 }
 
 fn body(id: usize) -> String {

@@ -106,7 +106,8 @@ mod tests {
     /// Leaves of different shards have the same numbers, but no common place in the cache.
     #[test]
     fn cached_places_of_shards_differ() {
-        let place = |shard: i32, number| Leaf::new(number, shard * SLOTS_PER_SHARD).cache_place(8);
+        let place =
+            |shard: i32, number| Leaf::new(number, shard * SLOTS_PER_SHARD, 1).cache_place(8);
         assert_eq!(place(0, 1), LogPosition { segment: 1, offset: 8 });
         assert_ne!(place(0, 1), place(1, 1));
         assert_ne!(place(255, 1), place(254, 1));
