@@ -4,7 +4,7 @@
 //! ```text
 //!  begin ─► mark the destination ─► copy: namespace, then space by space ─► (open it again)
 //!                                                                               │
-//!                                         remove the mark ◄── compare each space ◄┘
+//!                          finish: remove the mark ◄── compare each space ◄─────┘
 //! ```
 //!
 //! The mark is a record of the namespace: no broker opens a store with it. An interrupted migration
@@ -15,6 +15,7 @@ mod digest;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
@@ -40,6 +41,10 @@ const NAMESPACE_RECORDS: usize = 1_000;
 /// Maximum number of contents of a topic that are known to be equal. Copies of later ones are
 /// stored once for each subscription. 100 bytes each.
 const SHARED_CONTENTS_MAX: usize = 1_000_000;
+/// Maximum number of records that share a content: a store writes them together when it cleans.
+const SHARED_CONTENT_USERS_MAX: u32 = 1_000;
+/// Time between looks at a destination that does not store a batch.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Reason why a migration has ended.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +56,10 @@ pub enum MigrationError {
     #[error("the source is an unfinished migration itself; finish that one first")]
     SourceUnfinished,
     /// The destination has the data of a broker.
-    #[error("the destination has the data of a broker; choose an empty one")]
+    #[error(
+        "the destination has the data of a broker, perhaps of an earlier run that has completed; \
+         choose an empty one"
+    )]
     NotEmpty,
     /// The destination has too little room.
     #[error("the destination is full{}; then run the command again", remedy(.0))]
@@ -85,11 +93,11 @@ fn remedy(shortage: &Option<Shortage>) -> String {
 }
 
 /// Progress of a migration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Whether the copy is being compared.
     pub is_comparing: bool,
-    /// Number of spaces that are done, and of all.
+    /// Number of spaces that are done.
     pub done: usize,
     /// Number of all spaces.
     pub total: usize,
@@ -158,25 +166,44 @@ impl NamespaceRecords {
 #[derive(Default)]
 struct SharedContents {
     root: Option<EntityId>,
-    keys: HashMap<u128, Key>,
+    first: HashMap<u128, SharedContent>,
+}
+
+struct SharedContent {
+    key: Key,
+    /// Number of further records that name it.
+    users: u32,
 }
 
 impl SharedContents {
     fn begin(&mut self, root: EntityId) {
         if self.root.replace(root) != Some(root) {
-            self.keys.clear();
+            self.first.clear();
         }
     }
 
-    /// The key of an equal content. Otherwise this key becomes the first one.
+    /// The key of an equal content in another space, as subscriptions share the content of a
+    /// message. Messages of one space that are equal by chance have contents of their own.
     fn find(&mut self, hash: u128, key: &Key) -> Option<Key> {
-        if let Some(first) = self.keys.get(&hash) {
-            return Some(*first);
+        let new = SharedContent { key: *key, users: 0 };
+        let space = |key: &Key| key.as_bytes().first_chunk::<SPACE_BYTES>().copied();
+        match self.first.get_mut(&hash) {
+            Some(known) if space(&known.key) == space(key) => None,
+            Some(known) if known.users < SHARED_CONTENT_USERS_MAX => {
+                known.users += 1;
+                Some(known.key)
+            }
+            Some(known) => {
+                *known = new;
+                None
+            }
+            None => {
+                if self.first.len() < SHARED_CONTENTS_MAX {
+                    self.first.insert(hash, new);
+                }
+                None
+            }
         }
-        if self.keys.len() < SHARED_CONTENTS_MAX {
-            self.keys.insert(hash, *key);
-        }
-        None
     }
 }
 
@@ -194,6 +221,8 @@ pub struct Migration<'a> {
     fences: HashMap<u16, (Fence, BatchId)>,
     shared: SharedContents,
     bytes: u64,
+    /// The progress that was reported last.
+    reported: Progress,
 }
 
 /// The content of the source, to which the destination is compared.
@@ -247,6 +276,7 @@ impl<'a> Migration<'a> {
             fences: HashMap::new(),
             shared: SharedContents::default(),
             bytes: 0,
+            reported: Progress::default(),
         })
     }
 
@@ -276,8 +306,8 @@ impl<'a> Migration<'a> {
     }
 
     fn report(&mut self, done: usize, total: usize) -> Result<(), MigrationError> {
-        let progress = Progress { is_comparing: false, done, total, bytes: self.bytes };
-        if (self.observer)(progress) { Ok(()) } else { Err(MigrationError::Interrupted) }
+        self.reported = Progress { is_comparing: false, done, total, bytes: self.bytes };
+        if (self.observer)(self.reported) { Ok(()) } else { Err(MigrationError::Interrupted) }
     }
 
     /// Removes the spaces of an earlier attempt whose entities the source has no longer.
@@ -403,7 +433,20 @@ impl<'a> Migration<'a> {
         let completion = Box::new(move |outcome| drop(sender.send(outcome)));
         self.destination.submit(submission, completion);
         let lost = |_| StoreError::Failed("the store has lost a batch".into());
-        outcome.await.map_err(lost).flatten().map_err(failed)
+        let mut outcome = outcome;
+        loop {
+            match tokio::time::timeout(LOOK_EVERY, &mut outcome).await {
+                Ok(stored) => return stored.map_err(lost).flatten().map_err(failed),
+                // A database without room repeats the batch until there is some.
+                Err(_) => match self.destination.shortage(bytes) {
+                    Some(Shortage::DatabaseAway { .. }) | None => {}
+                    shortage => return Err(MigrationError::Full(shortage)),
+                },
+            }
+            if !(self.observer)(self.reported) {
+                return Err(MigrationError::Interrupted);
+            }
+        }
     }
 
     async fn reserve(&self, shard: Shard, bytes: u64) -> Result<(), MigrationError> {
@@ -425,8 +468,8 @@ impl<'a> Migration<'a> {
 }
 
 impl Expected {
-    /// Compares everything that a store has with the source, and removes the mark: from then on a
-    /// broker can serve it. Returns the summary of all entities, and their number.
+    /// Compares everything that a store has with what was read from the source. Returns the summary
+    /// of all entities, and their number.
     ///
     /// # Errors
     /// If the store differs or fails, or the observer stops the comparison.
@@ -452,10 +495,25 @@ impl Expected {
             sum.records += found.records;
             sum.bytes += found.bytes;
         }
+        Ok((sum, total))
+    }
+
+    /// Removes the mark of a store that was compared: from then on a broker can serve it. Acquires
+    /// the shards of the source before, which fails if a broker has taken them meanwhile.
+    ///
+    /// # Errors
+    /// If the source has another owner, or a store fails.
+    pub async fn finish(
+        self,
+        source: &dyn Store,
+        destination: &dyn Store,
+    ) -> Result<(), MigrationError> {
+        for shard in 0..source.shard_count() {
+            source.acquire(Shard(shard)).await.map_err(MigrationError::Source)?;
+        }
         let mut batch = Batch::default();
         batch.delete(&unfinished_copy_key());
-        amend(destination, batch).await?;
-        Ok((sum, total))
+        amend(destination, batch).await
     }
 }
 

@@ -33,8 +33,9 @@ other settings, such as store.postgres.password_file, come from the configuratio
 If the command is interrupted, run it again: it continues. Until it reports success, no broker \
 opens the destination.
 
-The audit trail, jobs, series and the first key are files in the data directory. They are not \
-copied: keep the directory, or copy these files.
+The audit trail, jobs, series, muted findings, development certificates and the first key are \
+files in the data directory. They are not copied: keep the directory, or copy these files. Do not \
+start a broker on the source again: it would deliver everything a second time.
 
 Exit codes:
   0    copied, compared and equal
@@ -84,15 +85,20 @@ pub fn run(flags: &MigrateFlags) -> Result<(), Failure> {
         migration.copy().await
     });
     // Opened again, so that everything is read from the medium.
-    close(&flags.to, &*destination)?;
+    let closed = close(&flags.to, &*destination);
     drop(destination);
     let copied = copied.map_err(failure)?;
+    closed?;
     let destination = open(&loaded, &flags.to)?;
-    let compared = runtime.block_on(copied.compare(&*destination, &mut observe));
+    let compared = runtime.block_on(async {
+        let compared = copied.compare(&*destination, &mut observe).await?;
+        copied.finish(&*source, &*destination).await?;
+        Ok(compared)
+    });
     bar.finish_and_clear();
-    close(&flags.to, &*destination)?;
-    close(&flags.from, &*source)?;
+    let closed = close(&flags.to, &*destination).and_then(|()| close(&flags.from, &*source));
     let (sum, entities) = compared.map_err(failure)?;
+    closed?;
     let next = match is_address(&flags.to) {
         true => "set store.kind = \"postgres\" and store.postgres.url, and start the broker",
         false => "set store.kind = \"journal\" and server.data_dir, and start the broker",
@@ -109,9 +115,9 @@ pub fn run(flags: &MigrateFlags) -> Result<(), Failure> {
     ))
 }
 
-/// Whether a place is the address of a database.
+/// Whether a place is the address of a database. Its words may come in any order.
 fn is_address(place: &str) -> bool {
-    ["postgres://", "postgresql://", "host="].iter().any(|start| place.starts_with(start))
+    place.contains("://") || (place.contains('=') && !Path::new(place).exists())
 }
 
 /// Opens a store, which locks it against brokers.

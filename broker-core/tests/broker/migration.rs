@@ -99,8 +99,12 @@ async fn migrate(
         calls <= calls_max
     };
     let copied = copy((source, destination), &mut observe).await?;
-    let destination = open(destination);
-    let compared = copied.compare(&*destination, &mut observe).await;
+    let (source, destination) = (open(source), open(destination));
+    let compared = match copied.compare(&*destination, &mut observe).await {
+        Ok(compared) => copied.finish(&*source, &*destination).await.map(|()| compared),
+        Err(error) => Err(error),
+    };
+    source.close().unwrap();
     destination.close().unwrap();
     compared
 }

@@ -273,7 +273,7 @@ impl Writer {
             let shard = self.shard.number;
             tracing::warn!(error, shard, "{problem}; trying again until it succeeds");
         }
-        if pauses.count > 0 {
+        if pauses.count > 0 && !pauses.is_for_room {
             self.inner.note_trouble(Place::Shard(self.shard.number), Some(error));
         }
         let pause = PAUSES.get(pauses.count).or(PAUSES.last()).copied().unwrap_or_default();
@@ -287,6 +287,8 @@ impl Writer {
 #[derive(Default)]
 struct Pauses {
     count: usize,
+    /// Whether the database has too little room: it can be used otherwise.
+    is_for_room: bool,
 }
 
 /// The first id after the ones that were given away.

@@ -53,6 +53,7 @@ impl Writer {
                 self.make_table(slot).await?;
                 break slot;
             }
+            pauses.is_for_room = true;
             self.pause(&mut pauses, "an append waits", "the shard has too many tables").await?;
         };
         if let Some(full) = &self.active {
@@ -77,7 +78,7 @@ impl Writer {
                     Ok(()) => break,
                     Err(error) => {
                         connection.note_error(&error);
-                        note_disk(&self.inner.room, self.shard.number, &error);
+                        pauses.is_for_room = note_disk(&self.inner.room, self.shard.number, &error);
                         text_of(&error)
                     }
                 },

@@ -60,6 +60,7 @@ impl Writer {
                     if is_disk_full {
                         self.inner.room.set_disk_full(self.shard.number, true);
                     }
+                    pauses.is_for_room = is_disk_full;
                     self.pause(&mut pauses, "an append is repeated", &problem).await?;
                 }
                 Outcome::Unknown(problem) => {
@@ -254,9 +255,11 @@ impl Writer {
     }
 }
 
-/// Notes that a statement met a full disk.
-pub(super) fn note_disk(room: &Room, shard: u16, error: &Error) {
-    if error.code() == Some(&SqlState::DISK_FULL) {
+/// Notes that a statement met a full disk. Returns whether it did.
+pub(super) fn note_disk(room: &Room, shard: u16, error: &Error) -> bool {
+    let is_full = error.code() == Some(&SqlState::DISK_FULL);
+    if is_full {
         room.set_disk_full(shard, true);
     }
+    is_full
 }
