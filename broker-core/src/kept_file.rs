@@ -33,11 +33,11 @@ pub(crate) fn replace(path: &Path, content: &[u8], durability: Durability) -> io
 
 /// Reads a file of at most `bytes_max`; larger ones were not written by a broker. A file that cannot
 /// be read, or that `parse` refuses, is put aside as `NAME.damaged` in place of an older one, and
-/// the log says that its content, named `what`, is lost. `None` without a file of use.
+/// the log says that its content, called `name`, is lost. `None` without a file of use.
 pub(crate) fn read<T>(
     path: &Path,
     bytes_max: u64,
-    what: &str,
+    name: &str,
     parse: impl FnOnce(&[u8]) -> Result<T, &'static str>,
 ) -> Option<T> {
     let read = || match fs::metadata(path)?.len() {
@@ -53,6 +53,6 @@ pub(crate) fn read<T>(
     let mut aside = path.as_os_str().to_owned();
     aside.push(".damaged");
     let moved = fs::rename(path, aside).is_ok();
-    tracing::warn!(path = %path.display(), why, moved, "{what} cannot be read and are lost");
+    tracing::warn!(path = %path.display(), why, moved, "{name} cannot be read and are lost");
     None
 }

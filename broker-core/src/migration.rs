@@ -183,7 +183,7 @@ impl SharedContents {
     }
 
     /// The key of an equal content in another space, as subscriptions share the content of a
-    /// message. Messages of one space that are equal by chance have contents of their own.
+    /// message. Equal messages of a space have contents of their own.
     fn find(&mut self, hash: u128, key: &Key) -> Option<Key> {
         let new = SharedContent { key: *key, users: 0 };
         let space = |key: &Key| key.as_bytes().first_chunk::<SPACE_BYTES>().copied();
@@ -468,8 +468,8 @@ impl<'a> Migration<'a> {
 }
 
 impl Expected {
-    /// Compares everything that a store has with what was read from the source. Returns the summary
-    /// of all entities, and their number.
+    /// Compares all records of a store with the records that were read from the source. Returns the
+    /// summary of all entities, and their number.
     ///
     /// # Errors
     /// If the store differs or fails, or the observer stops the comparison.

@@ -198,7 +198,7 @@ async fn two_missing_destinations_are_one_finding() {
     queue(&broker, "from", both).await;
     broker.delete("a", EntityKind::Queue).await.unwrap();
     assert_eq!(found(&broker, &clock).await, ["destinationMissing from"]);
-    let since = clock.now();
+    let since = one(&broker, CheckKind::DestinationMissing).await.since;
     broker.delete("b", EntityKind::Queue).await.unwrap();
     assert_eq!(found(&broker, &clock).await, ["destinationMissing from"]);
     let finding = one(&broker, CheckKind::DestinationMissing).await;
