@@ -1,8 +1,8 @@
 //! Counts and rates of all entities at one moment (CON-04).
 //!
 //! A survey loads the atomic values that each entity publishes after its turns, so no entity gets
-//! mail. It is taken on demand and shared for a second. Rates follow from the growth between two
-//! surveys: nothing is counted while nobody looks.
+//! mail. It is taken on demand and shared for a second, or until an entity comes or goes. Rates
+//! follow from the growth between two surveys: nothing is counted while nobody looks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -60,10 +60,10 @@ pub(crate) struct SurveyedEntity {
 /// Keys of the entities that a reader may read; `None` for all entities.
 pub(crate) struct ReadableKeys(pub(crate) Option<HashSet<PathKey>>);
 
-/// The last survey of a broker.
+/// The last survey of a broker, with the number of entities before it.
 #[derive(Default)]
 pub(crate) struct Surveys {
-    last: Mutex<Option<Arc<Survey>>>,
+    last: Mutex<Option<(usize, Arc<Survey>)>>,
 }
 
 #[cfg(test)]
@@ -96,20 +96,27 @@ impl ReadableKeys {
 }
 
 impl Surveys {
-    /// Returns a survey that is less than a second old. One caller takes a new one, others wait for
-    /// it.
+    /// Returns a survey that is less than a second old and has the entities that were just created.
+    /// One caller takes a new one, others wait for it. After a creation or deletion, the caller gets
+    /// a survey of its own with the rates of the shared one.
     pub(crate) async fn latest(&self, directory: &Directory, clock: &dyn Clock) -> Arc<Survey> {
         let mut last = self.last.lock().await;
-        let now = clock.now();
-        if let Some(survey) = last.as_ref().filter(|survey| now.since(survey.taken_at) < AGE_MAX) {
-            return Arc::clone(survey);
+        let (now, count) = (clock.now(), directory.len());
+        let is_young = |survey: &Survey| now.since(survey.taken_at) < AGE_MAX;
+        if let Some((count_before, shared)) = last.as_ref().filter(|(_, last)| is_young(last)) {
+            if *count_before == count {
+                return Arc::clone(shared);
+            }
+            let mut own = Survey::take(directory, now).await;
+            own.keep_rates(shared).await;
+            return Arc::new(own);
         }
         let mut survey = Survey::take(directory, now).await;
-        let earlier = last.take_if(|last| now.since(last.taken_at) <= RATE_TIME_MAX);
-        if let Some(earlier) = earlier {
+        let earlier = last.take_if(|(_, last)| now.since(last.taken_at) <= RATE_TIME_MAX);
+        if let Some((_, earlier)) = earlier {
             survey.set_rates(&earlier).await;
         }
-        Arc::clone(last.insert(Arc::new(survey)))
+        Arc::clone(&last.insert((count, Arc::new(survey))).1)
     }
 }
 
@@ -160,6 +167,18 @@ impl Survey {
                     .filter(|_| entity.row.rates.is_some())
                     .map(|before| entity.forwarded.saturating_sub(before.forwarded));
                 entity.forward_rate = forwarded.map(|count| per_second(count, passed));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes the rates of another survey of the same second.
+    async fn keep_rates(&mut self, other: &Self) {
+        for some in self.entities.chunks_mut(READ_AT_ONCE) {
+            for entity in some {
+                let same = other.get(&entity.key).filter(|same| same.id == entity.id);
+                entity.row.rates = same.and_then(|same| same.row.rates);
+                entity.forward_rate = same.and_then(|same| same.forward_rate);
             }
             tokio::task::yield_now().await;
         }

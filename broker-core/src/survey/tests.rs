@@ -204,3 +204,18 @@ fn totals_are_sums_over_all_selected_entities() {
     let none = EntityQuery { path: Some("absent".into()), ..ALL };
     assert_eq!(page(&survey, &none, &ReadableKeys::ALL).totals, EntityTotals::default());
 }
+
+/// CON-04: a survey that shows a new entity at once has the rates of the shared one.
+#[test]
+fn survey_of_one_caller_keeps_rates() {
+    let (shared, mut own) = (survey(20), survey(21));
+    for entity in &mut own.entities {
+        entity.row.rates = None;
+    }
+    run_counting_yields(own.keep_rates(&shared));
+    let rates = |survey: &Survey| -> Vec<_> {
+        survey.entities.iter().map(|entity| entity.row.rates).collect()
+    };
+    assert_eq!(rates(&own)[..20], rates(&shared));
+    assert_eq!(own.entities[20].row.rates, None);
+}
