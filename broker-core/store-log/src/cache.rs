@@ -84,6 +84,20 @@ impl Cache {
         CacheLookup { state: self.lock(), last: None }
     }
 
+    /// Looks contents up together, by their places.
+    pub fn find<C>(
+        &self,
+        contents: &[Option<C>],
+        place: impl Fn(&C, &mut CacheLookup<'_>) -> Option<CachedBytes>,
+    ) -> Vec<Option<CachedBytes>> {
+        let mut lookup = self.lookup();
+        let found = contents.iter().map(|content| place(content.as_ref()?, &mut lookup));
+        let mut found: Vec<_> = found.collect();
+        drop(lookup);
+        copy_small_parts(&mut found);
+        found
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +155,7 @@ impl CachedBytes {
 
 /// Copies contents that were looked up together and are a small part of the piece whose memory they
 /// would keep.
-pub fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
+fn copy_small_parts(found: &mut [Option<CachedBytes>]) {
     let piece_of = |one: &Option<CachedBytes>| one.as_ref().map(|found| found.piece);
     for run in found.chunk_by_mut(|one, next| piece_of(one) == piece_of(next)) {
         let asked: usize = run.iter().flatten().map(|found| found.bytes.len()).sum();

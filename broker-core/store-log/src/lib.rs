@@ -16,6 +16,7 @@
 //! - `pending`: the contents that changes set before they are applied
 //! - `cleaning`: when and how fast the oldest records are written again
 //! - `cache`: pieces of the log in memory
+//! - `reservations`: bytes that are not stored yet, and callers that wait for more
 
 mod cache;
 mod cleaning;
@@ -26,9 +27,10 @@ mod pending;
 mod position;
 mod record;
 mod replay;
+mod reservations;
 mod segments;
 
-pub use cache::{Cache, CacheLookup, CachedBytes, CachedPiece, copy_small_parts};
+pub use cache::{Cache, CacheLookup, CachedBytes, CachedPiece};
 pub use cleaning::{LogSizes, TIGHT_GARBAGE_PART};
 pub use entry::{ContentAt, IndexEntry, Op, PartPositions};
 pub use index::{Index, Pinned, SweepCursor};
@@ -39,4 +41,5 @@ pub use record::{
     RecordContent, RecordReader, Version, part_count, read_content, write_content, write_length,
 };
 pub use replay::{ReplayOp, content_behind, content_of, op, op_in_log, records};
+pub use reservations::{Reservations, UNSTORED_BYTES_MAX};
 pub use segments::{LogSegment, SegmentState, Segments};

@@ -109,7 +109,7 @@ use peeklock_store::{
     BatchId, Completion, ContentRef, Expectation, Fence, Records, Reserved, Shard, Shortage, Store,
     StoreError, Submission, Waker, Watcher,
 };
-use peeklock_store_log::{LogSegment as _, copy_small_parts};
+use peeklock_store_log::LogSegment as _;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
@@ -129,7 +129,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl PostgresConfig {
     /// Maximum bytes that have a reservation and are not stored yet. They are in memory.
-    pub const UNSTORED_BYTES_MAX: u64 = room::UNSTORED_BYTES_MAX;
+    pub const UNSTORED_BYTES_MAX: u64 = peeklock_store_log::UNSTORED_BYTES_MAX;
 }
 
 /// A store in PostgreSQL.
@@ -265,13 +265,7 @@ impl Store for PostgresStore {
 
     fn pin(&self, keys: &[Key], contents: &mut Vec<Option<ContentRef>>) {
         let pinned = self.pinned(keys);
-        let mut lookup = self.inner.cache.lookup();
-        let mut found: Vec<_> = pinned
-            .iter()
-            .map(|content| content.as_ref().and_then(|one| one.lookup(&mut lookup)))
-            .collect();
-        drop(lookup);
-        copy_small_parts(&mut found);
+        let found = self.inner.cache.find(&pinned, PinnedContent::lookup);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
             // Damaged cached bytes are read again.

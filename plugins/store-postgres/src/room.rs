@@ -5,17 +5,13 @@
 //! database is full (CLU-11). Settlements and expiry reserve nothing.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use peeklock_store::{Reserved, Shortage, Waker};
+use peeklock_store_log::Reservations;
 
 use crate::leaf::LeafIndex;
-
-/// Maximum bytes that are reserved and not stored yet, in all shards together.
-pub const UNSTORED_BYTES_MAX: u64 = 256 << 20;
-/// Maximum number of wakers. A caller refused beyond it must retry.
-const WAITING_MAX: usize = 1_024;
 
 /// The shards that meet a limit.
 #[derive(Default)]
@@ -45,12 +41,11 @@ impl ShardSet {
 pub struct Room {
     indexes: Vec<Arc<LeafIndex>>,
     capacity_bytes: u64,
-    reserved: AtomicU64,
+    reservations: Reservations,
     /// The shards whose last append met a full disk of the database.
     disk_full: ShardSet,
     /// The shards that have hardly any tables left.
     tables_used_up: ShardSet,
-    waiting: Mutex<Vec<Waker>>,
 }
 
 impl Room {
@@ -58,10 +53,9 @@ impl Room {
         Self {
             indexes,
             capacity_bytes,
-            reserved: AtomicU64::new(0),
+            reservations: Reservations::default(),
             disk_full: ShardSet::default(),
             tables_used_up: ShardSet::default(),
-            waiting: Mutex::default(),
         }
     }
 
@@ -76,43 +70,20 @@ impl Room {
     }
 
     pub fn reserve(&self, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
-        if self.try_reserve(bytes).is_none() {
-            return Reserved::Granted;
-        }
-        let mut waiting = self.waiting();
-        // Room may have been freed before this caller was on the list, and then no waker would be
-        // called.
-        let Some(refusal) = self.try_reserve(bytes) else { return Reserved::Granted };
-        if waiting.len() < WAITING_MAX {
-            waiting.push(waker());
-        }
-        refusal
+        self.reservations.reserve(bytes, waker, |wanted| {
+            self.disk_full.is_any()
+                || self.tables_used_up.is_any()
+                || self.used_bytes().saturating_add(wanted) > self.capacity_bytes
+        })
     }
 
-    fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
-        let before = self.reserved.fetch_add(bytes, Ordering::AcqRel);
-        let wanted = before.saturating_add(bytes);
-        let refusal = if self.disk_full.is_any()
-            || self.tables_used_up.is_any()
-            || self.used_bytes().saturating_add(wanted) > self.capacity_bytes
-        {
-            Some(Reserved::Full)
-        } else {
-            // A single larger reservation passes if there is no other.
-            (before > 0 && wanted > UNSTORED_BYTES_MAX).then_some(Reserved::Busy)
-        };
-        if refusal.is_some() {
-            self.reserved.fetch_sub(bytes, Ordering::AcqRel);
-        }
-        refusal
-    }
-
+    /// Ends a reservation of a batch that is stored or not. The batch may have freed space, so that
+    /// refused callers try again even if it had none.
     pub fn give_back(&self, bytes: u64) {
-        if bytes > 0 {
-            let before = self.reserved.fetch_sub(bytes, Ordering::AcqRel);
-            debug_assert!(before >= bytes, "more space is returned than was granted");
+        self.reservations.give_back(bytes);
+        if bytes == 0 {
+            self.reservations.wake();
         }
-        self.wake();
     }
 
     /// Records whether the disk of the database was full for the last statement of a shard.
@@ -127,7 +98,7 @@ impl Room {
             );
         } else {
             tracing::info!("the database has space again; new messages are accepted");
-            self.wake();
+            self.reservations.wake();
         }
     }
 
@@ -139,7 +110,7 @@ impl Room {
         if is_so {
             tracing::warn!(shard, "new messages are refused: the shard has too many tables");
         } else {
-            self.wake();
+            self.reservations.wake();
         }
     }
 
@@ -151,22 +122,10 @@ impl Room {
         if self.tables_used_up.is_any() {
             return Some(Shortage::DatabaseTables);
         }
-        let wanted = self.reserved.load(Ordering::Acquire).saturating_add(bytes);
+        let wanted = self.reservations.bytes().saturating_add(bytes);
         let (stored_bytes, capacity_bytes) = (self.used_bytes(), self.capacity_bytes);
         (stored_bytes.saturating_add(wanted) > capacity_bytes)
             .then_some(Shortage::Database { stored_bytes, capacity_bytes })
-    }
-
-    /// Calls all wakers; refused callers try again.
-    fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting());
-        for waker in waiting {
-            waker();
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -60,7 +60,7 @@ use crate::{
     Batch, BatchId, Completion, Expectation, Fence, Key, Records, Reserved, Shard, Shortage, Store,
     StoreError, Submission, Waker, Watcher,
 };
-use peeklock_store_log::{Cache, LogSegment as _, copy_small_parts};
+use peeklock_store_log::{Cache, LogSegment as _};
 
 /// Settings of a journal. All sizes are in bytes.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 impl JournalConfig {
     /// Maximum bytes that have a reservation and are not stored yet; a single larger send is always
     /// allowed. They are in memory.
-    pub const UNSTORED_BYTES_MAX: u64 = room::BUSY_BYTES;
+    pub const UNSTORED_BYTES_MAX: u64 = peeklock_store_log::UNSTORED_BYTES_MAX;
     /// Maximum number of open files in addition to segments: the directory, its lock, the manifest
     /// and its replacement, the reserved descriptors, the spare files with one in the making, and a
     /// side file in each direction.
@@ -405,13 +405,7 @@ impl Store for Journal {
         self.index.pin(keys, &mut pinned);
         let pinned: Vec<_> =
             pinned.into_iter().map(|pinned| pinned.map(PinnedContent::of)).collect();
-        let mut lookup = self.cache.lookup();
-        let mut found: Vec<_> = pinned
-            .iter()
-            .map(|content| content.as_ref().and_then(|one| one.lookup(&mut lookup)))
-            .collect();
-        drop(lookup);
-        copy_small_parts(&mut found);
+        let found = self.cache.find(&pinned, PinnedContent::lookup);
         contents.extend(pinned.into_iter().zip(found).map(|(content, found)| {
             let content = content?;
             // Damaged cached bytes are read again from disk. The reader gets an error only if those
