@@ -87,13 +87,6 @@ fn broker_moves_to_postgresql_and_back() {
 
     let (code, _, error) = migrate(&folder, "absent", &url);
     assert!(code == 1 && error.contains("there is no journal in `absent`"), "{error}");
-    // It may be killed at any time, and is run again.
-    for _ in 0..3 {
-        let mut killed = program(&folder, &["migrate", "--from", "data", "--to", &url]);
-        let mut killed = killed.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        killed.kill().unwrap();
-        killed.wait().unwrap();
-    }
     let (code, out, error) = migrate(&folder, "data", &url);
     assert_eq!(code, 0, "{error}");
     assert!(out.contains("copied 4 entities") && out.contains("both stores are equal"), "{out}");

@@ -18,7 +18,8 @@ use peeklock_store_testing::{Fate, FaultStore, SimulatedDisk};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
-fn open(disk: &SimulatedDisk) -> Arc<Journal> {
+/// A journal of small segments.
+pub fn open(disk: &SimulatedDisk) -> Arc<Journal> {
     let config = JournalConfig {
         segment_bytes: SEGMENT_BYTES,
         cache_bytes: 64 << 10,

@@ -7,23 +7,14 @@ use peeklock_core::command::{Command, Outcome, ReceivedMessage, Settlement};
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::message::Message;
 use peeklock_core::migration::{Digest, Expected, Migration, MigrationError, Progress};
-use peeklock_core::store::{Batch, Journal, JournalConfig, Key, Shard, Store, Submission};
+use peeklock_core::store::{Batch, Key, Shard, Store, Submission};
 use peeklock_core::time::TimeSpan;
 use peeklock_core::{Broker, Entity, StartError};
 use peeklock_store_testing::SimulatedDisk;
 
-const SEGMENT_BYTES: u64 = 64 << 10;
-const CONTENT_BYTES: usize = 50_000;
+use crate::disk::open;
 
-fn open(disk: &SimulatedDisk) -> Arc<Journal> {
-    let config = JournalConfig {
-        segment_bytes: SEGMENT_BYTES,
-        cache_bytes: 64 << 10,
-        free_bytes_min: 4 * SEGMENT_BYTES,
-        ..JournalConfig::default()
-    };
-    Journal::open_on(Arc::new(disk.clone()), config).unwrap()
-}
+const CONTENT_BYTES: usize = 50_000;
 
 async fn start(disk: &SimulatedDisk) -> Result<Broker, StartError> {
     Broker::builder().arbiters(1).store(open(disk)).start().await

@@ -66,12 +66,12 @@ const BODY_LABELS = {
   body: "New body",
   mergePatch: "Members to set; null removes one (RFC 7396). Only JSON of at most 256 KiB and 128 levels changes; other messages stay.",
 };
-/** The text that is sent. A text field has the line end of JavaScript only, so the one of the present body is restored. */
+/** The text that is sent. A text field replaces line ends by its own, so those of the present body are restored. */
 const textOf = (/** @type {any} */ { how, lineEnd = "\n", ...texts }) => (how === "body" ? (texts.body ?? "").replaceAll("\n", lineEnd) : (texts.mergePatch ?? ""));
 const edited = (/** @type {any} */ { newId, ...values }) => (newId || values.how) && { edit: { ...(newId && { newMessageId: true }), ...(values.how && { [values.how]: textOf(values) }) } };
 const bytesOf = (/** @type {string} */ text) => new TextEncoder().encode(text).length;
 
-/** The one line end of a text; undefined for several kinds, which a text field would make one. */
+/** The line end of a text; undefined if it has several kinds, which a text field cannot keep. */
 function lineEndOf(/** @type {string} */ text) {
   const [first = "\n", ...others] = new Set(text.match(/\r\n|\r|\n/g) ?? []);
   return others.length === 0 ? first : undefined;
