@@ -400,7 +400,10 @@ test("edited bodies keep their line ends", async (t) => {
   const form = tab.getByRole("form", { name: "Move 1 message" });
   const choose = (name) => form.getByRole("group", { name: "Body" }).getByText(name).click();
   const open = async (count) => {
+    // Rows that have left stay while the pointer is on them.
+    await tab.mouse.move(0, 0);
     await visit(tab, "#/queue/lines/messages");
+    await rows(tab).nth(count).waitFor({ state: "detached" });
     await rows(tab).nth(count - 1).waitFor();
     await tab.getByRole("grid").focus();
     await press(tab, "Home", "x");

@@ -335,6 +335,12 @@ export function JobPanel({ id }) {
       seen.current = job.state;
     }
   }, [job]);
+  // Without the panel nothing notices what else the job changes.
+  useEffect(() => () => {
+    if (/^(waiting|running)$/.test(seen.current)) {
+      refreshAll();
+    }
+  }, []);
   // The form that made the job is gone, so the focus comes here.
   useEffect(() => {
     if (fresh.id === id) {

@@ -247,8 +247,9 @@ export function SearchField({ label, value, onChange, placeholder = "", id = und
       setSent(text);
       onChange(text);
     }, 250);
+    // Enter sends the text sooner, and only once.
     return () => clearTimeout(timer);
-  }, [text]);
+  }, [text, sent]);
   const onKey = (event) => {
     if (event.key === "Enter" && text !== sent) {
       setSent(text);

@@ -268,7 +268,9 @@ export function useResource(key, load, { every = EVERY_MS, subject = undefined, 
     return end;
   }, [resource]);
   const state = resource?.value ?? { value: undefined, error: undefined, at: 0, isLoading: false };
-  return { ...state, refresh: () => resource?.refresh(true) ?? Promise.resolve() };
+  // The first reading begins after the first drawing.
+  const isLoading = state.isLoading || (resource !== undefined && state.at === 0 && state.error === undefined);
+  return { ...state, isLoading, refresh: () => resource?.refresh(true) ?? Promise.resolve() };
 }
 
 /**
