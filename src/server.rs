@@ -7,7 +7,6 @@ mod banner;
 mod declare;
 mod opening;
 mod otlp;
-mod outages;
 mod root_key;
 mod signals;
 mod supervisor;
@@ -37,7 +36,6 @@ pub use address_files::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLI
 use banner::{Banner, BannerTls, Listener};
 use declare::declare;
 use opening::{database_hint, hold_data_dir, in_directory, make_data_dir, open_store, store_hint};
-use outages::log_outages;
 pub use root_key::FILE as ROOT_KEY_FILE;
 use root_key::Keeper;
 use signals::Signals;
@@ -191,7 +189,6 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
     let outcome = tokio::select! {
         signal = signals.next() => Ok(signal),
         why = broker.failed() => Err(why),
-        never = log_outages(&broker) => match never {},
     };
     supervisor::stopping();
     match outcome {

@@ -335,7 +335,7 @@ export function JobPanel({ id }) {
       seen.current = job.state;
     }
   }, [job]);
-  // Without the panel nothing notices what else the job changes.
+  // The lists are refreshed by this panel only.
   useEffect(() => () => {
     if (/^(waiting|running)$/.test(seen.current)) {
       refreshAll();

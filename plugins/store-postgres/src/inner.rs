@@ -189,12 +189,22 @@ impl Inner {
         lock(&self.end).error.clone()
     }
 
-    /// Records the reason why a part of the store cannot work at present, or that it works.
+    /// Records the reason why a part of the store cannot work at present, or that it works. Logs the
+    /// begin and the end of an outage (CLU-21).
     pub fn note_trouble(&self, place: Place, problem: Option<&str>) {
         let mut troubles = lock(&self.troubles);
+        let was_away = !troubles.is_empty();
         match problem {
             Some(problem) => drop(troubles.insert(place, problem.into())),
             None => drop(troubles.remove(&place)),
+        }
+        match (troubles.values().next(), was_away) {
+            (Some(problem), false) => {
+                let outage = Shortage::DatabaseAway { problem: Arc::clone(problem) };
+                tracing::warn!("{outage}; requests wait until it answers; {}", outage.remedy());
+            }
+            (None, true) => tracing::info!("the database answers again"),
+            (Some(_), true) | (None, false) => {}
         }
     }
 

@@ -133,10 +133,18 @@ impl Server {
         }
     }
 
-    /// Kills it, and all of its processes, as a crash does.
+    /// Kills it, and waits until its other processes, which notice that, have ended: until then the
+    /// next server would be refused.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+        let data = self.folder.join("data");
+        let is_here = |process: &fs::DirEntry| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data)
+        };
+        while fs::read_dir("/proc").unwrap().flatten().any(|process| is_here(&process)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Starts it again after it was killed.
