@@ -357,7 +357,7 @@ RETRY_AGAIN = [
     ("messages due while the broker was down are available", "RTY-04", "machine/src/queue/retry.rs",
      "        while let Some(sequence) = self.delays.first_due(now) {", "        while let Some(sequence) = self.delays.first_due(now).filter(|_| false) {"),
     ("accept next does not offer a session whose head is Delayed", "RTY-24", "machine/src/queue/session/directory.rs",
-     "Some(returning) if returning < first => None,", "Some(returning) if returning < first && session.held.is_some() => None,"),
+     "Some(returning) if returning < first => None,", "Some(returning) if returning < first && session.hold.is_some() => None,"),
     ("an expiring session takes its Delayed messages along", "RTY-25", "machine/src/queue/session/directory/members.rs",
      "let mut delayed = self.take_delayed(index);", "let mut delayed = SequenceSet::default();"),
     ("at the bound an abandon that would delay is refused", "RTY-32", "machine/src/queue/settle.rs",
