@@ -11,7 +11,7 @@ use crate::telemetry::TurnCounts;
 use crate::time::TimeSpan;
 
 /// Number of counts without dead letters.
-const OTHER_COUNT: usize = 7;
+const OTHER_COUNT: usize = 8;
 /// Number of counts.
 pub(crate) const FLOW_COUNT: usize = OTHER_COUNT + DeadLetterCause::COUNT;
 /// Number of buckets of a histogram.
@@ -60,8 +60,8 @@ pub(crate) struct Histogram([AtomicU32; BUCKET_COUNT]);
 /// Values of [`Flows`] at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FlowTotals {
-    /// Accepted, delivered, completed, failed, expired, forwarded in and out, and dead letters by
-    /// cause.
+    /// Accepted, delivered, completed, failed, expired, forwarded in and out, duplicates, and dead
+    /// letters by cause.
     pub(crate) counts: [u64; FLOW_COUNT],
     pub(crate) waits: Buckets,
     pub(crate) locks: Buckets,
@@ -163,6 +163,7 @@ fn flows_of(turn: &TurnCounts) -> [u64; FLOW_COUNT] {
         removed(Removal::Expired) + dead(DeadLetterCause::Expired),
         turn.arrived,
         removed(Removal::Forwarded),
+        turn.duplicates,
     ];
     for (flow, count) in flows.iter_mut().zip(others.into_iter().chain(turn.dead_lettered)) {
         *flow = count;

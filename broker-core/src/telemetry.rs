@@ -123,6 +123,8 @@ pub struct TurnCounts {
     pub arrived: u64,
     /// Failed deliveries whose message stays.
     pub returned: u64,
+    /// Messages dropped as duplicates.
+    pub duplicates: u64,
 }
 
 impl TurnCounts {
@@ -136,6 +138,7 @@ impl TurnCounts {
         self.undelayed += other.undelayed;
         self.arrived += other.arrived;
         self.returned += other.returned;
+        self.duplicates += other.duplicates;
         for (sum, one) in self.removed.iter_mut().zip(other.removed) {
             *sum += one;
         }

@@ -221,6 +221,7 @@ const fn name(column: SeriesColumn) -> &'static str {
         SeriesColumn::Expired => "expired",
         SeriesColumn::ForwardedIn => "forwarded in",
         SeriesColumn::ForwardedOut => "forwarded out",
+        SeriesColumn::Duplicates => "dropped as duplicates",
         SeriesColumn::DeadLetteredExpired => "dead-lettered: expired",
         SeriesColumn::DeadLetteredDeliveryCount => "dead-lettered: delivery count",
         SeriesColumn::DeadLetteredApplication => "dead-lettered: receiver",

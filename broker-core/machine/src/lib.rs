@@ -204,6 +204,8 @@ pub struct StepOutput {
     pub unsettled_count: u64,
     /// Number of failures that a retry policy would have delayed if there had been room (RTY-32).
     pub undelayed_count: u64,
+    /// Number of messages that were dropped as duplicates (DUP-02).
+    pub duplicate_count: u64,
     /// Times under lock of the messages whose lock ended.
     pub lock_spans: Vec<TimeSpan>,
     /// Number of locks among them that ended because their time was over.

@@ -71,6 +71,8 @@ pub enum SeriesColumn {
     ForwardedIn,
     /// Messages forwarded to another entity.
     ForwardedOut,
+    /// Messages dropped as duplicates.
+    Duplicates,
     /// Dead letters because of expiry.
     DeadLetteredExpired,
     /// Dead letters because of the delivery count.
@@ -142,7 +144,7 @@ impl Resolution {
 
 impl SeriesColumn {
     /// All columns: first counts, then gauges, then percentiles.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Accepted,
         Self::Delivered,
         Self::Completed,
@@ -150,6 +152,7 @@ impl SeriesColumn {
         Self::Expired,
         Self::ForwardedIn,
         Self::ForwardedOut,
+        Self::Duplicates,
         Self::DeadLetteredExpired,
         Self::DeadLetteredDeliveryCount,
         Self::DeadLetteredApplication,

@@ -511,8 +511,7 @@ impl<M: Machine> Shell<M> {
             (step.bytes_added, step.bytes_freed) = (0, 0);
         }
         self.note_locks(&mut step);
-        turn.counts.lapsed += std::mem::take(&mut step.unsettled_count);
-        turn.counts.undelayed += std::mem::take(&mut step.undelayed_count);
+        turn.take_counts(&mut step);
         let mut effects = std::mem::take(&mut step.effects);
         self.step = step;
         for effect in effects.drain(..) {

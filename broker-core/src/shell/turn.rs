@@ -4,7 +4,7 @@
 use super::{ArbiterShare, Shell};
 use crate::change::{Change, PublishedContent, Removal, TopicChange};
 use crate::command::{Command, MessageFacts};
-use crate::machine::Machine;
+use crate::machine::{Machine, StepOutput};
 use crate::telemetry::TurnCounts;
 use crate::time::Timestamp;
 
@@ -89,6 +89,13 @@ impl TurnResults {
             | Change::Numbered { .. } => {}
             Change::OfTopic(change) => self.count_of_topic(change),
         }
+    }
+
+    /// Takes the counts of a step that no change shows.
+    pub(super) fn take_counts(&mut self, step: &mut StepOutput) {
+        self.counts.lapsed += std::mem::take(&mut step.unsettled_count);
+        self.counts.undelayed += std::mem::take(&mut step.undelayed_count);
+        self.counts.duplicates += std::mem::take(&mut step.duplicate_count);
     }
 
     /// Adds the results of another machine in the same turn.

@@ -223,6 +223,37 @@ async fn series_count_copies_expiry_and_forwarding() {
     }
 }
 
+/// CON-31, DUP-02, DUP-10: a duplicate counts where it is dropped, also after it was forwarded.
+#[tokio::test]
+async fn series_count_dropped_duplicates() {
+    let (broker, clock) = start().await;
+    let window = TimeSpan::from_minutes(10);
+    let once = QueueUpdate::default().with_duplicate_detection(window);
+    broker.create_queue("once", once).await.unwrap();
+    let topic = TopicUpdate::default().with_duplicate_detection(window);
+    broker.create_topic("events", topic).await.unwrap();
+    for (path, to) in [("inbox", "once"), ("outbox", "events")] {
+        broker.create_queue(path, QueueUpdate::default().with_forward_to(to)).await.unwrap();
+    }
+    sampled(&broker).await;
+    for path in ["once", "once", "inbox", "inbox", "events", "events", "events", "outbox"] {
+        let message = broker.inbound(Message::new("x").with_message_id("order-1"));
+        broker.entity(path).unwrap().call(Command::Send { message }).await.unwrap();
+    }
+    broker.idle().await;
+    tick(&broker, &clock).await;
+    for (path, accepted, dropped) in
+        [("once", 1, 3), ("inbox", 2, 0), ("events", 1, 3), ("outbox", 1, 0), ("", 5, 6)]
+    {
+        let sum = async |column| {
+            let shown = values(&broker, path, (Resolution::Second, column)).await;
+            shown.into_iter().flatten().sum::<u64>()
+        };
+        let found = (sum(SeriesColumn::Accepted).await, sum(SeriesColumn::Duplicates).await);
+        assert_eq!(found, (accepted, dropped), "{path}");
+    }
+}
+
 /// CON-32: the resolution follows the span, an answer has at most 3,600 slots, and an unknown
 /// entity is refused.
 #[tokio::test]

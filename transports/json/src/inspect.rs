@@ -359,6 +359,7 @@ names! {
         Expired "expired",
         ForwardedIn "forwardedIn",
         ForwardedOut "forwardedOut",
+        Duplicates "duplicates",
         DeadLetteredExpired "deadLetteredExpired",
         DeadLetteredDeliveryCount "deadLetteredDeliveryCount",
         DeadLetteredApplication "deadLetteredApplication",

@@ -926,7 +926,7 @@ export interface SessionPage extends InspectionPage {
  * of the time under lock.
  */
 export type SeriesColumn =
-  | "accepted" | "delivered" | "completed" | "failed" | "expired" | "forwardedIn" | "forwardedOut"
+  | "accepted" | "delivered" | "completed" | "failed" | "expired" | "forwardedIn" | "forwardedOut" | "duplicates"
   | "deadLetteredExpired" | "deadLetteredDeliveryCount" | "deadLetteredApplication" | "deadLetteredRule"
   | "deadLetteredHeaderSize" | "deadLetteredNoSession" | "deadLetteredForwarding" | "deadLetteredCopyCount"
   | "deadLetteredOperator" | "active" | "locked" | "deferred" | "scheduled" | "deadLetters" | "sizeInBytes" | "oldestAgeMs"

@@ -202,6 +202,7 @@ impl Queue {
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            step.duplicate_count += 1;
             return DuplicateHistory::number_for_sender(envelope, earlier);
         }
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);

@@ -89,6 +89,7 @@ impl Topic {
         let Arrival { message, origin, .. } = arrival;
         let id_hash = message.envelope.message_id_hash;
         if is_duplicate {
+            step.duplicate_count += 1;
             self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             return;
         }

@@ -102,6 +102,7 @@ impl Topic {
         let InboundMessage { content, envelope } = message;
         journey.marks = Marks::never_duplicate(envelope.is_never_duplicate());
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
+            step.duplicate_count += 1;
             return DuplicateHistory::number_for_sender(&envelope, earlier);
         }
         let next = self.last_sequence.next();
