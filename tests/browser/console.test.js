@@ -299,6 +299,16 @@ test("a long list has few rows in the document, and nothing moves under the hand
   await tab.getByText("newest", { exact: true }).first().waitFor();
 });
 
+// CON-76: the focus stays on the column that sorts
+test("sorting a table keeps the focus", async (t) => {
+  const tab = await opened(t);
+  await visit(tab, "#/entities");
+  await tab.getByRole("columnheader").getByRole("button", { name: "Active" }).focus();
+  await tab.keyboard.press("Enter");
+  await tab.locator("th[aria-sort=descending]").getByText("Active").waitFor();
+  assert.match(await tab.evaluate("document.activeElement.textContent"), /^Active/);
+});
+
 // CON-44, CON-68: columns by application property and by path in a JSON body, also of a body longer than its head
 test("a column shows a property, or a value of a JSON body", async (t) => {
   await ask("PUT", "queues/columns", {});
