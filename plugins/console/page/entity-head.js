@@ -8,7 +8,7 @@ import { useKeys } from "./keys.js";
 import { Age, Figure, State, Tabs, Text } from "./parts.js";
 import { preferences, togglePin } from "./preferences.js";
 import { useResource } from "./resource.js";
-import { entityHref } from "./route.js";
+import { entityHref, kindOfPath } from "./route.js";
 import { html } from "./view.js";
 
 /** Reads the exact description of an entity, and its row of the list, which has rates and receivers. */
@@ -54,6 +54,9 @@ function tabsOf(kind, description, row, tab) {
   return names.filter(Boolean).map((id) => ({ id, name: all[id][0], count: all[id][1] ? number(all[id][1]) : undefined, tone: all[id][2] }));
 }
 
+/** The destination of forwarding; one of this broker has a link. */
+const Destination = ({ way, to }) => html`<span class="quiet">${way} ${/^[a-z][a-z\d+.-]*:\/\//i.test(to) ? html`<span class="mono"><${Text} value=${to} /></span>` : html`<a class="mono" href=${entityHref(kindOfPath(to), to)}><${Text} value=${to} /></a>`}</span>`;
+
 /** Path, kind, status and numbers of an entity, with the tabs. */
 export function EntityHead({ kind, path, tab, state, hasFigures = true }) {
   const { pinned } = preferences.use();
@@ -69,6 +72,8 @@ export function EntityHead({ kind, path, tab, state, hasFigures = true }) {
     <div class="title">
       <h1 class="mono"><a href=${entityHref(kind, path)}><${Text} value=${path} /></a></h1>
       <span class="quiet">${kind}${topic ? html` of <a class="mono" href=${entityHref("topic", topic)}><${Text} value=${topic} /></a>` : null}</span>
+      ${description?.forwardTo && html`<${Destination} way="forwards to" to=${description.forwardTo} />`}
+      ${description?.forwardDeadLetteredMessagesTo && html`<${Destination} way="dead letters go to" to=${description.forwardDeadLetteredMessagesTo} />`}
       ${description?.status && html`<${State} name=${description.status} />`}
       ${row?.conditions?.map((name) => html`<${Condition} key=${name} name=${name} />`)}
       <button type="button" class="pin-button" aria-pressed=${isPinned} onClick=${() => togglePin(address)}>${isPinned ? "Unpin" : "Pin"}</button>

@@ -171,6 +171,7 @@ function useColumns(set, base) {
 
 const [Acts, JobPanel] = ["Acts", "JobPanel"].map((name) => late(() => import("./jobs.js"), name, true));
 const [BreakLocks, CancelScheduled, Outcome] = ["BreakLocks", "CancelScheduled", "Outcome"].map((name) => late(() => import("./actions.js"), name, true));
+const Totals = late(() => import("./rates.js"), "Totals", true);
 const byNumber = (one, other) => (BigInt(one) < BigInt(other) ? -1 : 1);
 
 /** Numbers of selected messages that have a lock of their own. */
@@ -327,6 +328,7 @@ function NoMessages({ kind, path, tab }) {
     }
     default:
       return html`<${Empty} title="No messages"><p>${kind === "subscription" ? "They come here when something sends to the topic and a rule selects them." : "They come here when something sends to this queue. A consumer that completes them removes them again."}</p>
+        <${Totals} kind=${kind} path=${path} heading=${html`<p>In the last hour:</p>`} />
         <${Commands} title="Send one" list=${[`peeklock send ${quoted(target)} hello`, `curl ${quoted(to)} ${json} '{"body": "hello"}'`]} /><//>`;
   }
 }

@@ -4,7 +4,7 @@
 
 import { entityPath, get, now } from "./api.js";
 import { clock, exact, number, rate, span, visible } from "./format.js";
-import { Choice, Problem } from "./parts.js";
+import { Choice, Facts, Problem } from "./parts.js";
 import { preferences } from "./preferences.js";
 import { useResource } from "./resource.js";
 import { setQuery } from "./route.js";
@@ -27,6 +27,17 @@ const CHARTS = [
   { title: "Time under lock", form: TIME, lines: [["lockP50Us", "p50"], ["lockP95Us", "p95"], ["lockP99Us", "p99"]] },
 ];
 
+/** Counts of the totals with their names, which the command line has too. */
+const TOTALS = [
+  ["accepted", "accepted"], ["duplicates", "dropped as duplicates"], ["delivered", "delivered"], ["completed", "completed"],
+  ["failed", "failed deliveries"], ["expired", "expired"], ["forwardedIn", "forwarded in"], ["forwardedOut", "forwarded out"],
+  ["deadLetteredExpired", "dead-lettered: expired"], ["deadLetteredDeliveryCount", "dead-lettered: delivery count"],
+  ["deadLetteredApplication", "dead-lettered: receiver"], ["deadLetteredRule", "dead-lettered: rule"],
+  ["deadLetteredHeaderSize", "dead-lettered: header size"], ["deadLetteredNoSession", "dead-lettered: no session"],
+  ["deadLetteredForwarding", "dead-lettered: forwarding"], ["deadLetteredCopyCount", "dead-lettered: copies"],
+  ["deadLetteredOperator", "dead-lettered: operator"],
+];
+
 /** Spans by their name in the address: minutes, and the text of the choice. */
 const SPANS = { "10m": [10, "10 min"], "1h": [60, "1 h"], "6h": [360, "6 h"], "7d": [10_080, "7 d"] };
 
@@ -37,15 +48,47 @@ const FEW = 10;
 /** Rates of all entities in the last hour. */
 export const NamespaceRates = () => html`<${SeriesChart} base="" lines=${RATES.lines} form=${RATES.form} label="Rates of all entities" />`;
 
+/** Reads columns of the last minutes. Of a broker that was just started, only seconds are known. */
+async function recent(base, column, minutes, signal) {
+  const read = (/** @type {number} */ past) => get(`${base}series`, { column, fromUtc: new Date(now() - past * 60_000).toISOString() }, signal);
+  const answer = await read(minutes);
+  return minutes > FEW && answer.columns.accepted.filter((count) => count !== null).length < FEW ? read(FEW) : answer;
+}
+
+/** Adds up the known counts of the last minutes: whole slots, then shorter ones for the time after them. */
+async function totalsOf(base, minutes, signal) {
+  const column = TOTALS.map(([id]) => id);
+  const totals = new Map();
+  for (let part = await recent(base, column, minutes, signal); ; ) {
+    const { fromUtc, resolutionSeconds, columns } = part;
+    for (const id of column) {
+      for (const count of columns[id].filter((one) => one !== null)) {
+        totals.set(id, (totals.get(id) ?? 0) + Number(count));
+      }
+    }
+    const slots = columns.accepted.length;
+    if (resolutionSeconds === 1 || slots === 0) {
+      return totals;
+    }
+    part = await get(`${base}series`, { column, fromUtc: new Date(Date.parse(fromUtc) + slots * resolutionSeconds * 1000).toISOString() }, signal);
+  }
+}
+
+/** Numbers of messages of an entity in the last minutes, under a heading; nothing while none is known. */
+export function Totals({ kind, path, minutes = 60, heading }) {
+  const base = `${entityPath(kind, path)}/`;
+  const { value } = useResource(`${base} totals ${minutes}`, (signal) => totalsOf(base, minutes, signal));
+  if (!value?.has("accepted")) {
+    return null;
+  }
+  const shown = TOTALS.filter(([id]) => id === "accepted" || value.get(id) > 0);
+  return html`<section class="totals" aria-label="Totals">${heading}<${Facts} rows=${shown.map(([id, name]) => [name, number(value.get(id))])} /></section>`;
+}
+
 /** A chart of `lines`. Charts of the same `base` and `minutes` share a reading. */
 function SeriesChart({ base, minutes = 60, lines, form, label }) {
   const column = [...new Set(CHARTS.flatMap((chart) => chart.lines.map(([id]) => id)))];
-  const state = useResource(`${base} series ${minutes}`, async (signal) => {
-    const read = (/** @type {number} */ past) => get(`${base}series`, { column, fromUtc: new Date(now() - past * 60_000).toISOString() }, signal);
-    const answer = await read(minutes);
-    // Of a broker that was just started, only seconds are known.
-    return minutes > FEW && answer.columns.accepted.filter((count) => count !== null).length < FEW ? read(FEW) : answer;
-  });
+  const state = useResource(`${base} series ${minutes}`, (signal) => recent(base, column, minutes, signal));
   const { value } = state;
   const points = useMemo(() => {
     const seconds = value?.resolutionSeconds;
@@ -124,6 +167,7 @@ export function Charts({ kind, path, query }) {
   // A topic delivers nothing itself.
   const charts = kind === "topic" ? CHARTS.slice(0, 2) : CHARTS;
   return html`<${Choice} label="Time" value=${name} options=${Object.entries(SPANS).map(([id, [, text]]) => [id, text])} onChange=${(id) => setQuery({ span: id })} />
+    <${Totals} key=${name} kind=${kind} path=${path} minutes=${minutes} heading=${html`<h2>Totals</h2>`} />
     ${charts.map(({ title, lines, form }) => html`<section key=${`${title} ${name}`}><h2>${title}</h2>
       <${SeriesChart} base=${`${entityPath(kind, path)}/`} minutes=${minutes} lines=${lines} form=${form} label=${`${title}: ${visible(path)}`} /></section>`)}`;
 }
