@@ -134,6 +134,16 @@ fn the_console_acts_and_searches() {
     );
 }
 
+/// The way from a message that did not arrive to its cause, as the how-to page has it.
+#[test]
+fn the_console_leads_to_causes() {
+    let served = Served::with(&["--ephemeral"]);
+    node(
+        &["console-causes.test.js"],
+        &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+    );
+}
+
 /// Jobs, the workbench, the audit trail, the topology and checks in the console.
 #[test]
 fn the_console_runs_jobs() {

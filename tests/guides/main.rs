@@ -189,7 +189,7 @@ pages! {
     a_damaged_directory_is_repaired: "how-to/repair-a-data-directory.md",
     an_application_moves_from_rabbitmq_or_redis: "how-to/move-from-rabbitmq-or-redis.md",
     the_console_is_opened: "how-to/use-the-console.md",
-    a_stuck_message_is_found: "how-to/find-a-stuck-message.md",
+    a_missing_message_is_found: "how-to/find-why-a-message-did-not-arrive.md",
     findings_are_seen_and_muted: "how-to/check-entities-for-faults.md",
     prometheus_observes_a_broker: "how-to/observe-with-prometheus.md",
     opentelemetry_observes_a_broker: "how-to/observe-with-opentelemetry.md",
