@@ -20,6 +20,7 @@ use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key};
+use crate::rule::RulePlace;
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
@@ -117,6 +118,10 @@ impl Machine for AnyMachine {
 
     fn work_of(&self, command: &Command, now: Timestamp, limits: &Limits) -> u64 {
         either!(self, machine => machine.work_of(command, now, limits))
+    }
+
+    fn rule_name(&self, rule: RulePlace) -> Option<&str> {
+        either!(self, machine => machine.rule_name(rule))
     }
 
     fn take_evaluation_steps(&mut self) -> u64 {

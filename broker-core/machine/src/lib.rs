@@ -12,6 +12,7 @@
 //! - [`topic`]: the machine of topics; [`family`] has the data that it shares with its
 //!   subscriptions, `allowance` the limit of copies
 //! - [`any`]: either machine, for the driver
+//! - [`event`]: events of messages that are no changes
 //! - [`slot`], [`lock_table`], [`sequence_set`], [`due`], [`peers`], `duplicate_history`: data
 //!   structures
 //! - [`config`], `usage`, `idle`: settings, and the time of the last use
@@ -28,6 +29,7 @@ pub mod any;
 pub mod config;
 pub mod due;
 mod duplicate_history;
+pub mod event;
 mod excerpt;
 pub mod family;
 mod idle;
@@ -43,6 +45,7 @@ mod usage;
 
 use bytes::Bytes;
 
+use self::event::{EventKind, LockEnd, MessageEvent, low_half};
 use self::family::Family;
 use crate::change::{Change, Durability};
 use crate::command::{Command, Stored};
@@ -52,6 +55,7 @@ use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key, Reserved};
+use crate::rule::RulePlace;
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
@@ -206,6 +210,10 @@ pub struct StepOutput {
     pub undelayed_count: u64,
     /// Number of messages that were dropped as duplicates (DUP-02).
     pub duplicate_count: u64,
+    /// Whether `events` are noted; the driver sets it.
+    pub notes_events: bool,
+    /// Events of messages, in order: facts that are no change.
+    pub events: Vec<MessageEvent>,
     /// Times under lock of the messages whose lock ended.
     pub lock_spans: Vec<TimeSpan>,
     /// Number of locks among them that ended because their time was over.
@@ -216,6 +224,33 @@ impl StepOutput {
     /// Raises the durability of the step.
     pub fn require(&mut self, durability: Durability) {
         self.durability = self.durability.max(Some(durability));
+    }
+
+    /// Notes an event of a message, before the change that is its consequence.
+    pub fn note(&mut self, sequence: SequenceNumber, holder: Option<ReceiverId>, kind: EventKind) {
+        if self.notes_events {
+            self.events.push(MessageEvent::after(&self.changes, sequence, holder, kind));
+        }
+    }
+
+    /// Notes the end of the lock of a message that was locked for `span`.
+    fn note_lock_end(
+        &mut self,
+        sequence: SequenceNumber,
+        holder: Option<ReceiverId>,
+        (span, end): (TimeSpan, LockEnd),
+    ) {
+        self.lock_spans.push(span);
+        self.note(sequence, holder, EventKind::LockEnded { end });
+    }
+
+    /// Counts and notes a message that is dropped as a duplicate. Its sender gets
+    /// `number`.
+    fn note_duplicate(&mut self, number: SequenceNumber, id_hash: Option<u128>) {
+        self.duplicate_count += 1;
+        if let Some(id_hash) = id_hash {
+            self.note(number, None, EventKind::Duplicate { id_hash: low_half(id_hash) });
+        }
     }
 }
 
@@ -362,6 +397,11 @@ pub trait Machine {
         Err(Rejection::invalid_operation(
             "this entity cannot take part in a transaction of another entity",
         ))
+    }
+
+    /// Name of the rule at a place of the topic, as its copies name it.
+    fn rule_name(&self, _rule: RulePlace) -> Option<&str> {
+        None
     }
 
     /// Number of overlays on the message that a part of a transaction settles here; they are work

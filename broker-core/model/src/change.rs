@@ -17,7 +17,7 @@ use crate::description::{QueueDescription, SubscriptionDescription, TopicDescrip
 use crate::ids::{EntityId, JobId, SequenceNumber};
 use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
-use crate::rule::Rule;
+use crate::rule::{Rule, RulePlace};
 use crate::time::Timestamp;
 use crate::transfer::Origin;
 use crate::transfer::peer::{PeerRecord, PeerSource};
@@ -302,6 +302,9 @@ pub enum PublishedContent {
 pub struct SubscriptionCopy {
     /// The subscription.
     pub subscription: EntityId,
+    /// The rule that made it; the first one in the order of names if several rules select the same
+    /// copy. None for a message that is sent to one subscription only.
+    pub rule: Option<RulePlace>,
     /// Its sequence number in the subscription.
     pub sequence: SequenceNumber,
     /// Its slot. A refused copy starts in the dead-letter queue.
@@ -409,6 +412,18 @@ impl Removal {
 impl DeadLetterCause {
     /// Number of causes.
     pub const COUNT: usize = 9;
+    /// All causes, in the order of [`DeadLetterCause::place`].
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Expired,
+        Self::DeliveryCount,
+        Self::Application,
+        Self::Rule,
+        Self::HeaderSize,
+        Self::NoSession,
+        Self::Forwarding,
+        Self::CopyCount,
+        Self::Operator,
+    ];
     /// Names of all causes in metrics, in the order of [`DeadLetterCause::place`].
     pub const NAMES: [&'static str; Self::COUNT] = [
         "expired",

@@ -7,6 +7,7 @@ use crate::act::{ActOnMessages, Receipts};
 use crate::change::{Change, DeadLetterCause, Durability, Removal};
 use crate::command::{Act, ActResult, ActedMessage, Deed, NewInstant, Route, Settlement};
 use crate::error::Rejection;
+use crate::event::LockEnd;
 use crate::ids::SequenceNumber;
 use crate::message::Overlay;
 use crate::path::SubQueue;
@@ -172,7 +173,8 @@ impl Queue {
         step: &mut StepOutput,
     ) -> ActResult {
         if let Some(lock) = slot.lock.and_then(|index| self.locks.get(index)) {
-            step.lock_spans.push(ctx.now.since(lock.taken_at));
+            let span = ctx.now.since(lock.taken_at);
+            step.note_lock_end(sequence, lock.holder, (span, LockEnd::Operator));
         }
         let change = match deed {
             Deed::Delete => {

@@ -16,6 +16,7 @@ use crate::change::Removal;
 use crate::command::{Drain, LockGrant, MessageFacts, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
+use crate::event::EventKind;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::path::SubQueue;
 use crate::time::Timestamp;
@@ -490,12 +491,15 @@ impl Queue {
     ) -> Option<MessageFacts> {
         let slot = *self.slots.get(sequence)?;
         let mut facts = self.facts(sequence, &slot, MessageView::Received);
+        let delivered = EventKind::Delivered { delivery_count: slot.delivery_count };
         match mode {
             ReceiveMode::PeekLock => {
                 let (token, until) = self.lock(sequence, holder, ctx)?;
                 facts.lock = Some(LockGrant { token, until });
+                step.note(sequence, holder, delivered);
             }
             ReceiveMode::ReceiveAndDelete => {
+                step.note(sequence, holder, delivered);
                 self.remove_message(sequence, Removal::Received, ctx, step);
             }
         }

@@ -5,6 +5,7 @@ use super::Queue;
 use crate::command::{LinkEnd, Outcome};
 use crate::effect::{Answer, Gate};
 use crate::error::Rejection;
+use crate::event::{EventKind, LockEnd};
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::lock_table::Lock;
 use crate::path::SubQueue;
@@ -20,6 +21,7 @@ pub(crate) struct LockInForce {
     pub(super) sequence: SequenceNumber,
     pub(super) slot: Slot,
     pub(super) taken_at: Timestamp,
+    holder: Option<ReceiverId>,
 }
 
 impl Queue {
@@ -74,6 +76,7 @@ impl Queue {
                 sequence,
                 slot,
                 taken_at: lock.taken_at,
+                holder: lock.holder,
             })
         };
         // After the end of a session lock, its tokens fail with `SessionLockLost`; a token that is
@@ -94,9 +97,10 @@ impl Queue {
         sub_queue: SubQueue,
         token: LockToken,
         ctx: &Ctx<'_>,
+        step: &mut StepOutput,
     ) -> Result<Answer, Rejection> {
         let lock = self.renewable(sub_queue, token, ctx)?;
-        let until = self.renew_lock_in_force(&lock, ctx);
+        let until = self.renew_lock_in_force(&lock, ctx, step);
         self.touch(ctx.now);
         Ok(Answer::Now(Outcome::Renewed(until), Gate::Open))
     }
@@ -118,7 +122,14 @@ impl Queue {
     }
 
     /// Renews a lock that [`Queue::renewable`] returned; returns its new end.
-    pub(super) fn renew_lock_in_force(&mut self, lock: &LockInForce, ctx: &Ctx<'_>) -> Timestamp {
+    pub(super) fn renew_lock_in_force(
+        &mut self,
+        lock: &LockInForce,
+        ctx: &Ctx<'_>,
+        step: &mut StepOutput,
+    ) -> Timestamp {
+        let holder = self.noted_holder(lock, step);
+        step.note(lock.sequence, holder, EventKind::Renewed);
         let until = ctx.now.plus(self.description.lock_duration);
         self.locks.renew(lock.index, until);
         until
@@ -134,8 +145,9 @@ impl Queue {
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
             let detached = self.end_of_detached(lock.holder);
             step.locks_expired += u32::from(detached.is_none());
+            let cause = if detached.is_some() { LockEnd::LinkEnded } else { LockEnd::TimeOver };
             let end = detached.unwrap_or(LinkEnd::Broken);
-            self.end_lock(&lock, end, ctx, step);
+            self.end_lock(&lock, (end, cause), ctx, step);
         }
     }
 
@@ -144,17 +156,29 @@ impl Queue {
     pub(super) fn end_lock(
         &mut self,
         lock: &Lock,
-        end: LinkEnd,
+        (end, cause): (LinkEnd, LockEnd),
         ctx: &Ctx<'_>,
         step: &mut StepOutput,
     ) {
-        step.lock_spans.push(ctx.now.since(lock.taken_at));
+        let span = ctx.now.since(lock.taken_at);
+        step.note_lock_end(lock.sequence(), lock.holder, (span, cause));
         match end {
             LinkEnd::Orderly | LinkEnd::Broken | LinkEnd::Lost => {
                 self.fail_delivery(lock.sequence(), ctx, step);
             }
             LinkEnd::ByBroker => self.release(lock.sequence()),
         }
+    }
+
+    /// Holder of a lock, for an event: of the session if its lock covers the message. None if the
+    /// step notes no events.
+    pub(super) fn noted_holder(&self, lock: &LockInForce, step: &StepOutput) -> Option<ReceiverId> {
+        let of_session = || {
+            let sessions =
+                self.sessions.as_ref().filter(|_| lock.slot.sub_queue == SubQueue::Main)?;
+            Some(sessions.get(sessions.of(lock.sequence)?)?.hold()?.receiver)
+        };
+        lock.holder.or_else(|| step.notes_events.then(of_session).flatten())
     }
 
     /// Number of moves to end the lock of a message: an expired message is removed with its

@@ -360,7 +360,7 @@ impl Machine for Queue {
             Command::Settle { token, settlement } => {
                 self.settle(sub_queue, token, settlement, ctx, step)
             }
-            Command::RenewLock { token } => self.renew_lock(sub_queue, token, ctx),
+            Command::RenewLock { token } => self.renew_lock(sub_queue, token, ctx, step),
             Command::AcceptSession { session, receiver, mode, wait } => {
                 let accept = Accept { ticket, receiver, mode, deadline: ctx.now };
                 self.accept_session(sub_queue, session.as_deref(), accept, wait, ctx, step)

@@ -7,6 +7,7 @@ use crate::act::ActOnMessages as _;
 use crate::command::{BROKEN_LOCK_COUNT_MAX, LinkEnd, OperatorCommand, Outcome};
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::event::LockEnd;
 use crate::ids::SequenceNumber;
 use crate::lock_table::Lock;
 use crate::path::SubQueue;
@@ -63,7 +64,7 @@ impl Queue {
         for sequence in sequences {
             let Some(lock) = self.breakable_lock(sub_queue, *sequence, ctx) else { continue };
             step.moves += self.moves_to_end(*sequence, ctx.now) as u64;
-            self.end_lock(&lock, end, ctx, step);
+            self.end_lock(&lock, (end, LockEnd::Operator), ctx, step);
             count += 1;
         }
         self.touch(ctx.now);

@@ -6,6 +6,7 @@ use super::{COMMAND_MOVES_MAX, Queue};
 use crate::command::{LinkEnd, Outcome, ReceiveMode};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
+use crate::event::LockEnd;
 use crate::ids::{ReceiverId, Ticket};
 use crate::path::SubQueue;
 use crate::time::{TimeSpan, Timestamp};
@@ -196,7 +197,7 @@ impl Queue {
                 return;
             }
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
-            self.end_lock(&lock, end, ctx, step);
+            self.end_lock(&lock, (end, LockEnd::LinkEnded), ctx, step);
         }
     }
 

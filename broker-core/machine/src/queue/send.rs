@@ -202,8 +202,9 @@ impl Queue {
     ) -> SequenceNumber {
         let envelope = &message.envelope;
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            step.duplicate_count += 1;
-            return DuplicateHistory::number_for_sender(envelope, earlier);
+            let number = DuplicateHistory::number_for_sender(envelope, earlier);
+            step.note_duplicate(number, envelope.message_id_hash);
+            return number;
         }
         let scheduled_at = envelope.scheduled_enqueue_time.filter(|at| *at > ctx.now);
         let reserved = reserved.filter(|_| scheduled_at.is_some());

@@ -8,6 +8,7 @@ use crate::command::{LAST_ERROR_PROPERTY, Outcome, Settlement};
 use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
+use crate::event::LockEnd;
 use crate::ids::{LockToken, SequenceNumber};
 use crate::message::{Overlay, PropertyLimits};
 use crate::path::SubQueue;
@@ -128,7 +129,8 @@ impl Queue {
         step: &mut StepOutput,
     ) {
         let sequence = lock.sequence;
-        step.lock_spans.push(ctx.now.since(lock.taken_at));
+        let span = ctx.now.since(lock.taken_at);
+        step.note_lock_end(sequence, self.noted_holder(lock, step), (span, LockEnd::Settled));
         match settlement {
             Settlement::Complete => self.remove_message(sequence, Removal::Completed, ctx, step),
             Settlement::Abandon { properties, delay } => {

@@ -2,6 +2,7 @@
 //! clock.
 
 mod act;
+mod events;
 mod inspect;
 mod inspect_rows;
 mod leaving;
@@ -15,6 +16,7 @@ use super::*;
 use crate::config::ForwardingConfig;
 use crate::description::SessionRetryOrder;
 use crate::effect::Effect;
+use crate::event::MessageEvent;
 use crate::ids::LockToken;
 use crate::limits::Limits;
 use crate::message::{Message, PropertyLimits};
@@ -39,6 +41,10 @@ struct Stand {
     effects: Vec<Effect>,
     moves: u64,
     changes: usize,
+    /// Whether events are noted, the events of all turns, and the number of locks that ended.
+    notes_events: bool,
+    events: Vec<MessageEvent>,
+    ended: usize,
     /// The weight of its changes and answers, with the properties set on messages.
     steps: u64,
 }
@@ -57,8 +63,20 @@ impl Stand {
         let mut description = QueueDescription::new("a", &limits);
         describe(&mut description);
         let queue = Queue::new(EntityId(1), description, config, now);
-        let effects = Vec::new();
-        Self { queue, limits, now, stage: 0, looks: 0, effects, moves: 0, changes: 0, steps: 0 }
+        Self {
+            queue,
+            limits,
+            now,
+            stage: 0,
+            looks: 0,
+            effects: Vec::new(),
+            moves: 0,
+            changes: 0,
+            notes_events: false,
+            events: Vec::new(),
+            ended: 0,
+            steps: 0,
+        }
     }
 
     /// Takes a turn after all earlier stages became durable.
@@ -85,6 +103,7 @@ impl Stand {
     ) {
         self.stage += 1;
         let (mut step, mut tokens) = (StepOutput::default(), self.stage << 32);
+        step.notes_events = self.notes_events;
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(self.stage),
@@ -112,6 +131,8 @@ impl Stand {
         self.looks = looks::all() - before;
         self.steps = step.changes.iter().map(Change::work).sum::<u64>() + shown;
         (self.effects, self.moves, self.changes) = (step.effects, step.moves, step.changes.len());
+        self.events.extend(step.events);
+        self.ended += step.lock_spans.len();
     }
 
     fn ask(&mut self, command: Command) {

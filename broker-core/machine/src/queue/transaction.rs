@@ -223,7 +223,7 @@ impl Queue {
                 PartOutcome::Done
             }
             PlannedOperation::Renew(lock) => {
-                PartOutcome::Renewed(self.renew_lock_in_force(&lock, ctx))
+                PartOutcome::Renewed(self.renew_lock_in_force(&lock, ctx, step))
             }
             PlannedOperation::Cancel(sequences) => {
                 self.cancel(&sequences, ctx, step);

@@ -9,7 +9,7 @@ use crate::command::{InboundMessage, Outcome};
 use crate::condition::Condition;
 use crate::effect::Answer;
 use crate::error::Rejection;
-use crate::ids::EntityId;
+use crate::ids::{EntityId, SequenceNumber};
 use crate::intake::Intake;
 use crate::message::Overlay;
 use crate::rule::{Copy, Selection};
@@ -89,7 +89,7 @@ impl Topic {
         let Arrival { message, origin, .. } = arrival;
         let id_hash = message.envelope.message_id_hash;
         if is_duplicate {
-            step.duplicate_count += 1;
+            step.note_duplicate(SequenceNumber(0), id_hash);
             self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             return;
         }
@@ -181,7 +181,7 @@ impl Topic {
             return Err(Rejection::new(Condition::SessionIdIsNull, detail));
         }
         Ok(AdmissionPlan::Publish(Selection {
-            copies: vec![Copy { subscription, changed: None, refusal: None }],
+            copies: vec![Copy { subscription, rule: None, changed: None, refusal: None }],
             selected_by: Some(subscription),
             ..Selection::default()
         }))

@@ -78,7 +78,7 @@ impl Topic {
             return copies;
         }
         let mut before = EarlierOverlays::of(content, journey);
-        for Copy { subscription: id, changed, refusal } in selection.copies {
+        for Copy { subscription: id, rule, changed, refusal } in selection.copies {
             let Some(subscription) = self.subscriptions.get(&id) else { continue };
             let previous = copies.last().filter(|last| last.subscription == id);
             let last = previous.map_or(subscription.last_sequence, |last| last.sequence);
@@ -119,6 +119,7 @@ impl Topic {
             let in_session = settings.rules.requires_session && refusal.is_none();
             copies.push(SubscriptionCopy {
                 subscription: id,
+                rule,
                 sequence: last.next(),
                 slot,
                 session: session.filter(|_| in_session),

@@ -75,7 +75,7 @@ use crate::ids::{EntityId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key};
-use crate::rule::Matcher;
+use crate::rule::{Matcher, RulePlace};
 use crate::time::Timestamp;
 use crate::transaction::Part;
 
@@ -412,6 +412,10 @@ impl Machine for Topic {
             // A subscription counts the overlays of its own messages.
             _ => 0,
         }
+    }
+
+    fn rule_name(&self, rule: RulePlace) -> Option<&str> {
+        self.matcher.name_at(rule)
     }
 
     fn take_evaluation_steps(&mut self) -> u64 {

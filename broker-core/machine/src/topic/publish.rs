@@ -102,8 +102,9 @@ impl Topic {
         let InboundMessage { content, envelope } = message;
         journey.marks = Marks::never_duplicate(envelope.is_never_duplicate());
         if let Some(earlier) = self.find_duplicate(envelope.message_id_hash, ctx.now) {
-            step.duplicate_count += 1;
-            return DuplicateHistory::number_for_sender(&envelope, earlier);
+            let number = DuplicateHistory::number_for_sender(&envelope, earlier);
+            step.note_duplicate(number, envelope.message_id_hash);
+            return number;
         }
         let next = self.last_sequence.next();
         let is_scheduled = matches!(plan, AdmissionPlan::Schedule(_));

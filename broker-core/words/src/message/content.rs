@@ -190,7 +190,9 @@ impl Content {
     /// The text form of the message id (AMQ-21).
     #[must_use]
     pub fn message_id(&self) -> Option<Cow<'_, str>> {
-        self.properties().message_id.map(codec::IdRef::text)
+        let section = self.between(self.layout.properties_at, self.layout.application_at);
+        let id = PropertiesSection::message_id(section).unwrap_or_default();
+        id.map(codec::IdRef::text)
     }
 
     /// The session id in the sender's spelling.

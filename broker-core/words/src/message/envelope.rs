@@ -291,5 +291,11 @@ fn set(text: Option<&str>) -> Option<&str> {
 }
 
 fn hash(id: IdRef<'_>, key: &[u8; 16]) -> u128 {
-    SipHasher24::new_with_key(key).hash(id.text().as_bytes()).as_u128()
+    hash_of_id(&id.text(), key)
+}
+
+/// The keyed hash of the text form of a message id, as in [`Envelope::message_id_hash`].
+#[must_use]
+pub fn hash_of_id(id: &str, key: &[u8; 16]) -> u128 {
+    SipHasher24::new_with_key(key).hash(id.as_bytes()).as_u128()
 }

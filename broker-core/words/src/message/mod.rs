@@ -29,7 +29,7 @@ use bytes::Bytes;
 pub use self::beneath::IndexedOverlay;
 pub use self::content::{Content, Sections};
 pub use self::content_head::{BodyKind, BodySection, ContentHead, FoundSection, find_section};
-pub use self::envelope::{Defect, Envelope, PropertyLimits};
+pub use self::envelope::{Defect, Envelope, PropertyLimits, hash_of_id};
 pub use self::header_sizes::HeaderSizes;
 pub use self::merge_patch::MergePatch;
 pub use self::overlay::{

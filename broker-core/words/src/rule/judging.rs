@@ -101,15 +101,16 @@ struct OpenSubscription {
     settings: SubscriptionSettings,
     /// Position after its last hit.
     end: usize,
-    plain: bool,
-    changed: SmallVec<[CopyChanges; 2]>,
-    failed: Option<Refusal>,
+    /// The first rule without action that selects the message.
+    plain: Option<RulePlace>,
+    changed: SmallVec<[(RulePlace, CopyChanges); 2]>,
+    failed: Option<(RulePlace, Refusal)>,
 }
 
 impl OpenSubscription {
     /// Whether a rule selects the message.
     fn selects(&self) -> bool {
-        self.plain || !self.changed.is_empty()
+        self.plain.is_some() || !self.changed.is_empty()
     }
 }
 
@@ -505,7 +506,7 @@ impl Matcher {
             subscription: id,
             settings: *settings,
             end: from + count,
-            plain: false,
+            plain: None,
             changed: SmallVec::new(),
             failed: None,
         })
@@ -523,7 +524,7 @@ impl Matcher {
         let (cause, error) = match (hit.failure, &rule.action) {
             (Some(error), _) => (Cause::Filter, error),
             (None, None) => {
-                open.plain = true;
+                open.plain.get_or_insert(hit.place);
                 return (0, MATCH_STEPS);
             }
             (None, Some(statements)) => {
@@ -538,7 +539,7 @@ impl Matcher {
                 match made {
                     Ok(copy) => {
                         let bytes = u64::from(copy.overlay.size_bytes());
-                        open.changed.push(copy);
+                        open.changed.push((hit.place, copy));
                         // Changes are written twice, as a value and as a record.
                         return (bytes, steps.saturating_add(2 * bytes));
                     }
@@ -547,7 +548,7 @@ impl Matcher {
             }
         };
         // The description has the first failure in the order of rule names (DLQ-25).
-        open.failed.get_or_insert_with(|| Refusal::of_rule(rule, cause, &error));
+        open.failed.get_or_insert_with(|| (hit.place, Refusal::of_rule(rule, cause, &error)));
         (0, MATCH_STEPS)
     }
 }
@@ -567,18 +568,20 @@ fn make_copies(
 ) -> u64 {
     let OpenSubscription { subscription, settings, plain, changed, failed, .. } = open;
     let mut steps = 0u64;
-    if plain {
+    if plain.is_some() {
         let refusal = session_refusal(settings, message.published.view().session_id());
-        copies.push(Copy { subscription, changed: None, refusal });
+        copies.push(Copy { subscription, rule: plain, changed: None, refusal });
     }
-    for changed in changed {
+    for (place, changed) in changed {
         let (refusal, steps_taken) = header_refusal(message, &changed, sizes);
         steps = steps.saturating_add(steps_taken);
         let refusal = refusal.or_else(|| session_refusal(settings, changed.session_id.as_deref()));
-        copies.push(Copy { subscription, changed: Some(Box::new(changed)), refusal });
+        let rule = Some(place);
+        copies.push(Copy { subscription, rule, changed: Some(Box::new(changed)), refusal });
     }
-    if let Some(refusal) = failed.filter(|_| settings.dead_lettering_on_filter_errors) {
-        copies.push(Copy { subscription, changed: None, refusal: Some(Box::new(refusal)) });
+    if let Some((place, refusal)) = failed.filter(|_| settings.dead_lettering_on_filter_errors) {
+        let refusal = Some(Box::new(refusal));
+        copies.push(Copy { subscription, rule: Some(place), changed: None, refusal });
     }
     steps
 }

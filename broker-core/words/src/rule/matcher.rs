@@ -65,7 +65,7 @@ pub struct Matcher {
 }
 
 /// Position of a rule in a matcher.
-pub(super) type RulePlace = u32;
+pub type RulePlace = u32;
 
 /// The subscriptions whose rules are evaluated: ordinary ones first, then catch-alls, if no
 /// ordinary one selects the message (TOP-25).
@@ -472,6 +472,12 @@ impl Matcher {
 
     pub(super) fn subscription(&self, id: EntityId) -> Option<&Subscription> {
         self.subscriptions.get(&id)
+    }
+
+    /// Returns the name of the rule at a place.
+    #[must_use]
+    pub fn name_at(&self, place: RulePlace) -> Option<&str> {
+        Some(self.entry(place)?.rule.name())
     }
 
     pub(super) fn entry(&self, place: RulePlace) -> Option<&PlacedRule> {

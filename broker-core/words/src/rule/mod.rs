@@ -34,7 +34,7 @@ pub use correlation::{CorrelationField, CorrelationFilter};
 pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, FilterTest, Read, Verdict};
 pub use judging::{EvaluatedMessage, RuleEvaluation};
-pub use matcher::{Matcher, SubscriptionSettings};
+pub use matcher::{Matcher, RulePlace, SubscriptionSettings};
 pub use properties::{Facts, Properties, PublishedMessage};
 pub use selection::{Cause, Copy, Excess, Refusal, Selection, WorkCounts};
 pub use system::SystemProperty;

@@ -2,6 +2,7 @@
 //! straight into a dead-letter queue.
 
 use super::action::CopyChanges;
+use super::matcher::RulePlace;
 use super::sql::EvaluationError;
 use super::{Filter, Rule};
 use crate::condition::Condition;
@@ -43,6 +44,8 @@ pub enum Excess {
 pub struct Copy {
     /// The subscription that gets it.
     pub subscription: EntityId,
+    /// The rule that makes it; the first one in the order of names if several select it.
+    pub rule: Option<RulePlace>,
     /// The changes to the published message.
     pub changed: Option<Box<CopyChanges>>,
     /// The reason why it goes into the dead-letter queue of the subscription.

@@ -5,6 +5,7 @@ use super::SessionIndex;
 use crate::command::{LinkEnd, Outcome, SessionCommand};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
+use crate::event::LockEnd;
 use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::lock_table::Lock;
 use crate::path::SubQueue;
@@ -197,12 +198,15 @@ impl Queue {
             step.effects.push(Effect::SessionEnded { receiver: hold.receiver });
             self.touch(ctx.now);
         }
+        let sessions = self.sessions.as_ref();
+        let holder = sessions.and_then(|sessions| Some(sessions.get(index)?.hold()?.receiver));
         while let Some((lock, end)) = self.first_remaining_lock(index) {
             if *moves == 0 {
                 return;
             }
             *moves = moves.saturating_sub(self.moves_to_end(lock.sequence(), ctx.now));
-            step.lock_spans.push(ctx.now.since(lock.taken_at));
+            let span = ctx.now.since(lock.taken_at);
+            step.note_lock_end(lock.sequence(), holder, (span, LockEnd::SessionEnded));
             match end {
                 LinkEnd::Orderly | LinkEnd::ByBroker => self.release(lock.sequence()),
                 LinkEnd::Broken | LinkEnd::Lost => self.fail_delivery(lock.sequence(), ctx, step),

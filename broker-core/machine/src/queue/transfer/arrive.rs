@@ -148,7 +148,7 @@ impl Queue {
             previous,
         } = admitted;
         if self.find_duplicate(envelope.message_id_hash, ctx.now).is_some() {
-            step.duplicate_count += 1;
+            step.note_duplicate(SequenceNumber(0), envelope.message_id_hash);
             if let PreviousLocation::Here(origin) = previous {
                 self.change(Change::Absorbed { origin }, Durability::Sync, ctx, step);
             }

@@ -356,6 +356,18 @@ impl<'a> PropertiesSection<'a> {
         Self::of_list(&mut reader, &mut ItemBounds::stored())
     }
 
+    /// Reads only the message id, which is the first field.
+    #[inline]
+    pub(crate) fn message_id(section: &'a [u8]) -> Result<Option<IdRef<'a>>> {
+        if section.is_empty() {
+            return Ok(None);
+        }
+        let mut reader = Reader::new(section);
+        reader.section()?;
+        let (count, mut fields) = reader.list()?;
+        if count == 0 { Ok(None) } else { id(&mut fields, "message-id") }
+    }
+
     #[inline]
     fn of_list(reader: &mut Reader<'a>, bounds: &mut ItemBounds) -> Result<Self> {
         let (count, mut fields) = reader.list()?;
