@@ -44,6 +44,7 @@ mod holders;
 mod import;
 mod inspect;
 mod job;
+mod journey;
 mod peek;
 mod policy;
 mod queue;
@@ -230,6 +231,9 @@ enum Command {
     /// Show and cancel scheduled messages
     #[command(subcommand, after_help = schedule::HELP)]
     Schedule(schedule::ScheduleCommand),
+    /// Show the stations of a message, also after it is gone
+    #[command(after_help = journey::HELP)]
+    Journey(journey::JourneyFlags),
     /// Show counts, gauges and times of an entity or of the namespace over time
     #[command(after_help = series::HELP)]
     Series(series::SeriesFlags),
@@ -465,6 +469,7 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Message(command)) => act::run(&command),
         Some(Command::Job(command)) => job::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
+        Some(Command::Journey(flags)) => journey::run(&flags),
         Some(Command::Series(flags)) => series::run(&flags),
         Some(Command::Topology(flags)) => topology::run(&flags),
         Some(Command::Checks(flags)) => checks::run(&flags),

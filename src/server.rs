@@ -27,7 +27,7 @@ use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::StoreError;
 use peeklock::store::journal::disk::OsDisk;
 use peeklock::tls::{Tls, Watch};
-use peeklock::{Broker, SeriesConfig, StartError};
+use peeklock::{Broker, JourneysConfig, SeriesConfig, StartError};
 
 use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget, store_text};
 use crate::{Host, emulator};
@@ -504,6 +504,9 @@ pub async fn start_broker(
             directory: (!server.ephemeral).then(|| Path::new(&server.data_dir).join("series")),
             ..SeriesConfig::default()
         });
+    }
+    if console.journeys {
+        builder = builder.journeys(JourneysConfig::default());
     }
     builder = builder.checks(registry::checks(loaded));
     if let Some(tracer) = host.tracer.take() {

@@ -17,6 +17,7 @@ use crate::admission::{Budget, Loads, Pool, Turns};
 use crate::broker::{Broker, Engine};
 use crate::call::BoxFuture;
 use crate::checks::{Checks, ChecksConfig};
+use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock};
 use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
 use crate::description::Settings;
@@ -24,6 +25,7 @@ use crate::edge::{Edge, Entropy};
 use crate::error::Rejection;
 use crate::forwarders::Forwarders;
 use crate::grant::SignIns;
+use crate::journeys::{Journeys, JourneysConfig};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
 use crate::search::Searches;
@@ -106,6 +108,7 @@ pub struct BrokerBuilder {
     auditor: Option<Arc<dyn Auditor>>,
     jobs: Option<Arc<dyn JobRunner>>,
     series: Option<SeriesConfig>,
+    journeys: Option<JourneysConfig>,
     checks: Option<ChecksConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
@@ -125,6 +128,7 @@ impl Default for BrokerBuilder {
             auditor: None,
             jobs: None,
             series: None,
+            journeys: None,
             checks: None,
             watch: WatchScope::Nothing,
             key: None,
@@ -239,6 +243,14 @@ impl BrokerBuilder {
         self
     }
 
+    /// Keeps the journeys of messages: their stations from acceptance to settlement, also in other
+    /// entities (CON-29). Without this, questions for journeys are refused.
+    #[must_use]
+    pub const fn journeys(mut self, config: JourneysConfig) -> Self {
+        self.journeys = Some(config);
+        self
+    }
+
     /// Checks the broker and all entities each minute, and reports faults (CON-39). Without this,
     /// questions for findings are refused.
     #[must_use]
@@ -304,6 +316,11 @@ impl BrokerBuilder {
         policies.begin(&clock);
         let budget =
             Budget::of_broker(limits.broker_inbound_bytes_max, limits.broker_inbound_count_max);
+        let clients: Arc<Clients> = Arc::default();
+        let journeys = self.journeys.map(|config| {
+            let clients = Arc::clone(&clients);
+            Arc::new(Journeys::new(&config, clients, loaded.duplicate_key, now))
+        });
         let shared = Arc::new(Shared {
             edge: Edge::new(entropy()?, &limits, loaded.duplicate_key),
             namespace: Namespace {
@@ -335,9 +352,10 @@ impl BrokerBuilder {
             pulses: Pulses::default(),
             census: Arc::default(),
             tickets: AtomicU64::new(1),
-            clients: Arc::default(),
+            clients,
             surveys: Surveys::default(),
             taps: Arc::default(),
+            journeys,
             series: SeriesCollector::new(self.series),
             checks: Checks::new(self.checks),
             searches: Searches::default(),

@@ -164,6 +164,13 @@ impl Clients {
         ReceiverId(self.next_receiver.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Returns the latest receiver of whose id this is the low half.
+    pub(crate) fn latest_receiver(&self, low_half: u32) -> ReceiverId {
+        let last = self.next_receiver.load(Ordering::Relaxed) - 1;
+        let latest = (last & !u64::from(u32::MAX)) | u64::from(low_half);
+        ReceiverId(if latest <= last { latest } else { latest.saturating_sub(1 << 32) })
+    }
+
     /// Adds a client that has connected.
     pub(crate) fn connect(
         self: &Arc<Self>,

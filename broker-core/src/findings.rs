@@ -24,6 +24,7 @@ use crate::contract::auditor::{AuditPage, AuditQuery};
 use crate::description::EntityKind;
 use crate::ids::{JobId, SequenceNumber};
 use crate::jobs::{JobFacts, JobFailurePage, JobPage, JobQuery, JobSample};
+use crate::journeys::query::{Journey, JourneyQuery};
 pub use crate::message::BodyKind;
 use crate::message::Message;
 use crate::search::{SearchPage, SearchStep};
@@ -88,6 +89,8 @@ pub enum Question {
     Topology(TopologyQuery),
     /// Reads the findings of the last check (CON-39). Answer: [`Found::Checks`].
     Checks(ChecksQuery),
+    /// Reads the journey of a message (CON-29). Answer: [`Found::Journey`].
+    Journey(JourneyQuery),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -145,6 +148,8 @@ pub enum Found {
     Topology(Topology),
     /// Findings of the last check.
     Checks(ChecksPage),
+    /// Stations of a message.
+    Journey(Journey),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -497,6 +502,7 @@ impl Question {
             | Self::Tap { .. }
             | Self::Series(_)
             | Self::Search(_)
+            | Self::Journey(_)
             | Self::Jobs(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) | Self::Topology(_) | Self::Checks(_) => {
                 Action::Overview
@@ -511,7 +517,7 @@ impl Question {
     pub const fn is_of_namespace(&self, path: &str) -> bool {
         match self {
             Self::Entities(_) | Self::Clients(_) | Self::Topology(_) | Self::Checks(_) => true,
-            Self::Timeline(_) => path.is_empty(),
+            Self::Timeline(_) | Self::Journey(_) => path.is_empty(),
             Self::Search(step) => path.is_empty() && step.is_of_all(),
             Self::Jobs(query) => matches!(query, JobQuery::List { .. }),
             Self::Heads(_)

@@ -25,6 +25,7 @@
 //! | [`migration`] | copies of whole stores |
 //! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `kept_file` | small files that are replaced as a whole |
+//! | `journeys` | stations of messages, and their way through entities |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 //! | `topology`, `checks` | entities with their destinations, and findings about faults |
 //! | `jobs` | deeds of operators on many messages |
@@ -50,6 +51,7 @@ pub mod inspect {
     pub use crate::findings::*;
     pub use crate::heads::BodyReader;
     pub use crate::jobs::*;
+    pub use crate::journeys::query::*;
     pub use crate::search::*;
     pub use crate::series::query::*;
     pub use crate::topology::query::*;
@@ -72,6 +74,7 @@ pub mod clock;
 pub mod edge;
 mod heads;
 mod jobs;
+mod journeys;
 mod kept_file;
 pub mod request;
 pub mod shell;
@@ -110,5 +113,6 @@ pub use access::{
 pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use checks::ChecksConfig;
+pub use journeys::JourneysConfig;
 pub use series::SeriesConfig;
 pub use shared::Namespace;

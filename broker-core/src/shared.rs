@@ -21,6 +21,7 @@ use crate::edge::Edge;
 use crate::forwarders::Forwarders;
 use crate::grant::{ExpiringGrants, SignIns};
 use crate::ids::Ticket;
+use crate::journeys::Journeys;
 use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) surveys: Surveys,
     /// Open taps on entities.
     pub(crate) taps: Arc<Taps>,
+    /// Stations of messages, if they are kept.
+    pub(crate) journeys: Option<Arc<Journeys>>,
     /// Values of all entities over time.
     pub(crate) series: SeriesCollector,
     /// Checks of all entities.

@@ -8,8 +8,8 @@ use peeklock::description::EntityKind;
 use peeklock::ids::SequenceNumber;
 use peeklock::inspect::{
     EntityCondition, EntityOrder, EntityPage, EntityQuery, EntityRow, Findings, Found, Head,
-    HeadOrder, HeadPage, HeadQuery, HeadStart, HeadState, HeadStates, Holder, LockFacts, Question,
-    ROW_COUNT_MAX,
+    HeadOrder, HeadPage, HeadQuery, HeadStart, HeadState, HeadStates, Holder, HolderFacts,
+    LockFacts, Question, ROW_COUNT_MAX,
 };
 use peeklock::message::{DEAD_LETTER_ERROR_DESCRIPTION, Message, Value};
 use peeklock::path::dead_letter_path;
@@ -402,7 +402,11 @@ fn lock_text(lock: &LockFacts<Holder>, now: Timestamp) -> String {
 
 /// Text of the holder of a lock; empty if it is not known.
 pub fn holder_text(lock: &LockFacts<Holder>) -> String {
-    let Some(holder) = &lock.holder else { return String::new() };
+    lock.holder.as_deref().map(client_text).unwrap_or_default()
+}
+
+/// Text of a client that holds or held a lock.
+pub fn client_text(holder: &HolderFacts) -> String {
     let name = match (&holder.name, &holder.policy) {
         (Some(name), _) => (**name).to_owned(),
         (None, Some(policy)) => format!("policy `{policy}`"),

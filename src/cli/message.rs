@@ -244,6 +244,11 @@ const fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Text of an instant in a table, to the millisecond.
+pub fn instant_exact(at: Timestamp) -> String {
+    Timestamp::from_unix_ms(at.unix_ms()).to_string()
+}
+
 /// Text of an instant in a table, to the second.
 pub fn instant(at: Timestamp) -> String {
     let text = at.to_string();

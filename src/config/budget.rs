@@ -15,7 +15,7 @@ use peeklock::operations::Operations;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::postgres::PostgresConfig;
 use peeklock::store::JournalConfig;
-use peeklock::{Access, ChecksConfig, SeriesConfig};
+use peeklock::{Access, ChecksConfig, JourneysConfig, SeriesConfig};
 
 use super::{Config, StoreKind};
 
@@ -183,6 +183,8 @@ impl Config {
         };
         let trail = if on_disk { 0 } else { MemoryTrail::BYTES_MAX as u64 };
         let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
+        let journeys = JourneysConfig::default().bytes_max();
+        let journeys = if self.console.journeys { journeys } else { 0 };
         let gauged = self.gauged_entities() as u64;
         let collector = !self.otlp.endpoint.is_empty();
         let traces = if collector && self.otlp.traces { TRACES_BYTES_MAX } else { 0 };
@@ -227,6 +229,7 @@ impl Config {
                 (limits.search_count_max as u64).saturating_mul(SEARCH_BYTES),
             ),
             Row::shared("series of entities", "console.series", series),
+            Row::shared("journeys of messages", "console.journeys", journeys),
             Row::fixed("checks of entities", ChecksConfig::BYTES_MAX),
             Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
             Row::fixed("audit trail of an ephemeral broker", trail),

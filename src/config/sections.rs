@@ -458,6 +458,10 @@ own_section! {
         audit_reads: bool = false, Text("");
         /// Collects counts, gauges and times of each entity over time, in up to 128 MiB of memory
         series: bool = true, Text("");
+        /// Keeps the journeys of messages, in up to 70 MiB of memory
+        ///
+        /// A journey shows where a message was accepted, copied, delivered, settled or dead-lettered, and why
+        journeys: bool = true, Text("");
         /// Entities whose series have a value for each second before busier ones; the first 100 count
         series_pinned: Vec<String> = Vec::new(), Text("paths");
     }

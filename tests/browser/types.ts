@@ -184,6 +184,9 @@ async function lookAround(inspection: Inspection): Promise<void> {
   const counts: number[] = (await inspection.timeline("orders", { of: "expiring", slotSeconds: 600 })).counts;
   await inspection.timeline();
   const waits: (number | null)[] | undefined = (await inspection.series("orders", { columns: ["waitP95Us"], resolutionSeconds: 60 })).columns.waitP95Us;
+  const journey = await inspection.journey("orders", { sequenceNumber: 7 });
+  const rule: string | undefined = journey.stations[0]?.rule;
+  await inspection.journey("", { messageId: rule ?? journey.completeSinceUtc });
   await inspection.series("", { from: new Date(counts[0] ?? waits?.[0] ?? 0) });
   const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
   const { nodes, edges } = await inspection.topology({ around: "orders", hops: 2 });

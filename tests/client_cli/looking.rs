@@ -222,6 +222,33 @@ fn series_are_shown_over_time() {
     broker.ends(2, &["series", "--resolution", "2s"]);
 }
 
+/// CON-29, CON-41: the stations of a message as table and rows, by number and by id.
+#[test]
+fn journey_is_shown_by_number_and_by_id() {
+    let broker = Broker::with_queue(&[]);
+    broker.ok(&["send", "orders", "a", "--id", "one"]);
+    broker.ok(&["receive", "orders", "--settle", "dead-letter", "--reason", "wrong"]);
+    let table = broker.ok(&["journey", "orders", "1"]);
+    let names = ["TIME", "ENTITY", "NUMBER", "STATION", "DETAIL", "CLIENT"];
+    assert_eq!(heads(&table).iter().map(|head| head.trim()).collect::<Vec<_>>(), names, "{table}");
+    assert!(table.contains("by its receiver") && table.contains("peeklock"), "{table}");
+    let expected = ["accepted", "delivered", "deadLettered"];
+    for arguments in
+        [&["orders", "1"][..], &["orders/$deadletterqueue", "1"], &["--message-id", "one"]]
+    {
+        let all = [&["journey", "-o", "ndjson"], arguments].concat();
+        let found = rows(&broker.ok(&all));
+        let stations: Vec<_> = found.iter().map(|row| row["station"].as_str().unwrap()).collect();
+        assert_eq!(stations, expected, "{arguments:?}");
+        assert!(found.iter().all(|row| row["path"] == "orders" && row["sequenceNumber"] == 1));
+    }
+    broker.ends(6, &["journey", "orders", "2"]);
+    broker.ends(6, &["journey", "--message-id", "two"]);
+    broker.ends(4, &["journey", "none", "1"]);
+    broker.ends(2, &["journey", "orders"]);
+    broker.ends(2, &["journey", "orders", "1", "--message-id", "one"]);
+}
+
 /// CON-38, CON-41: entities and their destinations as table and JSON.
 #[test]
 fn topology_is_shown() {

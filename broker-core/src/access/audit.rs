@@ -114,6 +114,7 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         | Question::Jobs(_)
         | Question::Topology(_)
         | Question::Checks(_)
+        | Question::Journey(_)
         | Question::Audit(_) => None,
     }
 }

@@ -81,6 +81,7 @@ impl Access {
             Question::Jobs(query) => self.find_jobs(query, readable).await?,
             Question::Topology(query) => Found::Topology(self.topology(&query, readable).await?),
             Question::Checks(query) => Found::Checks(self.checks(&query, readable).await?),
+            Question::Journey(query) => Found::Journey(self.journey(path, &query, readable).await?),
         };
         Ok(Findings { at: self.broker.now(), found })
     }

@@ -88,6 +88,12 @@ impl Access {
                 readable = self.readable(question.action()).await?;
                 String::new()
             }
+            // A journey leads to other entities.
+            Management::Inspect(question) if matches!(**question, Question::Journey(_)) => {
+                let path = self.allow(request.action(), path).await?;
+                readable = self.readable(question.action()).await?;
+                path
+            }
             Management::Inspect(question) if path.is_empty() && question.is_search() => {
                 if let Question::Search(SearchStep::Begin(query)) = &**question {
                     readable = self.judge_search(query).await?;

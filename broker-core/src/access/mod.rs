@@ -25,6 +25,7 @@ mod audit;
 mod declare;
 mod inspect;
 mod jobs;
+mod journey;
 mod list;
 mod manage;
 mod overview;

@@ -3,6 +3,7 @@
 
 mod order;
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
@@ -104,6 +105,12 @@ impl Directory {
     pub fn path_of(&self, id: EntityId) -> Option<Arc<str>> {
         let found = self.entries.iter().find(|entry| entry.id == id)?;
         Some(Arc::clone(&found.path))
+    }
+
+    /// Returns the paths of all entities.
+    #[must_use]
+    pub fn paths(&self) -> HashMap<EntityId, Arc<str>> {
+        self.entries.iter().map(|entry| (entry.id, Arc::clone(&entry.path))).collect()
     }
 
     /// Number of entities.

@@ -22,6 +22,22 @@ fn identity(clients: &Clients, path: &str, role: LinkRole) -> LinkIdentity {
     }
 }
 
+/// CON-29: a receiver is found by the low half of its id. The latest one with this half is meant.
+#[test]
+fn receiver_is_found_by_the_low_half_of_its_id() {
+    let clients = Clients::default();
+    for (last, low_half, id) in [
+        (9, 9, 9),
+        (1 << 32, 0, 1 << 32),
+        ((1 << 32) + 5, 5, (1 << 32) + 5),
+        ((1 << 32) + 5, 6, 6),
+        ((3 << 32) + 1, u32::MAX, (3 << 32) - 1),
+    ] {
+        clients.next_receiver.store(last + 1, Ordering::Relaxed);
+        assert_eq!(clients.latest_receiver(low_half), ReceiverId(id), "{last}");
+    }
+}
+
 /// Polls a page to its end.
 fn page(clients: &Clients, query: &ClientQuery, readable: &ReadableKeys) -> ClientPage {
     crate::declaration::yielder::run_counting_yields(clients.page(query, readable)).0

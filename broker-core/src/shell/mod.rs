@@ -12,6 +12,7 @@
 //! ```
 
 pub mod commit;
+mod journey;
 pub mod load;
 mod observed;
 mod pin;
@@ -46,6 +47,7 @@ use crate::telemetry::LiveGauges;
 use crate::time::Timestamp;
 use crate::transfer::{HandOver, PinnedMessage};
 
+use self::journey::JourneyRecorder;
 use self::load::Load;
 use self::preparation::UnfinishedPreparation;
 use self::room::ParkedSends;
@@ -101,6 +103,8 @@ pub struct Shell<M> {
     counted: Option<MachineCount>,
     /// Taps on the entity, if there can be any.
     taps: Option<EntityTaps>,
+    /// Stations of its messages, if the broker keeps them.
+    journey: Option<Box<JourneyRecorder>>,
     /// Published figures of the entity, if there are any.
     observed: Option<Arc<LiveGauges>>,
     share: ArbiterShare,
@@ -140,6 +144,7 @@ impl<M: Machine> Shell<M> {
             preparation: UnfinishedPreparation::default(),
             counted: None,
             taps: None,
+            journey: None,
             observed: None,
             share: ArbiterShare::default(),
         }
@@ -441,6 +446,9 @@ impl<M: Machine> Shell<M> {
         }
         turn.work += turn::turn_work(std::mem::take(&mut self.preparation.steps));
         turn.wants_load = self.load.as_ref().is_some_and(Load::is_wanted);
+        if let Some(journey) = &mut self.journey {
+            journey.hand_over();
+        }
         let mut tree = self.tree.borrow_mut();
         if let Some(durability) = self.machine.checkpoint(now, tree.batch()) {
             tree.require(durability, now);
@@ -487,6 +495,9 @@ impl<M: Machine> Shell<M> {
         let result = result.map_err(|rejection| self.explain_shortage(rejection, room));
         let moves = std::mem::take(&mut step.moves);
         turn.add_work(moves, step.changes.iter().map(Change::work).sum());
+        if let Some(journey) = &mut self.journey {
+            journey.note(&self.machine, &step.changes, &step.events, now);
+        }
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();
             if tree.stage_number() > self.marked {

@@ -35,11 +35,12 @@ impl<M: Machine> Shell<M> {
         }
     }
 
-    /// Notes how long messages were locked whose lock ended in a step.
+    /// Notes how long messages were locked whose lock ended in a step, and drops its events.
     pub(super) fn note_locks(&self, step: &mut StepOutput) {
         if let Some(observed) = &self.observed {
             observed.note_locks(&step.lock_spans, step.locks_expired);
         }
+        step.events.clear();
         step.lock_spans.clear();
         step.locks_expired = 0;
     }

@@ -18,6 +18,7 @@ mod declarations;
 mod disk;
 mod forwarders;
 mod inspection;
+mod journeys;
 mod loads;
 mod looking;
 mod migration;

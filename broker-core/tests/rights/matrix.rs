@@ -14,8 +14,8 @@ use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
     CheckKind, ClientId, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery, JobSelection,
-    MuteChange, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery, TimelineOf,
-    TimelineQuery, Where,
+    JourneyQuery, MuteChange, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery,
+    TimelineOf, TimelineQuery, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
@@ -201,6 +201,11 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         (Action::Inspect, at(), inspect(Question::Heads(HeadQuery::default()))),
         (Action::Inspect, at(), inspect(Question::Timeline(TIMELINE))),
         (Action::Inspect, at(), inspect(Question::Series(SeriesQuery::default()))),
+        (
+            Action::Inspect,
+            at(),
+            inspect(Question::Journey(JourneyQuery::Sequence(SequenceNumber(1)))),
+        ),
         (Action::Inspect, at(), inspect(body)),
         (Action::Inspect, at(), inspect(state)),
         (Action::Inspect, at(), inspect(Question::Tap { tap: None })),

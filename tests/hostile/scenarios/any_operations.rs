@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(14) {
+            let question = match values.below(16) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -150,6 +150,8 @@ fn body(name: &str, values: &mut Values) -> Json {
                 12 => {
                     json!({ "checks": { "path": values.text(20), "muted": number.is_multiple_of(2) } })
                 }
+                13 => json!({ "journey": { "sequenceNumber": number } }),
+                14 => json!({ "journey": { "messageId": values.text(200) } }),
                 8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
             };

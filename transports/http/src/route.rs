@@ -91,6 +91,8 @@ pub(crate) enum ApiRoute {
     Message { queue: String, name: String },
     /// `/queues/{queue}/messages/{sequence number}/head`
     MessageHead { path: String, sequence: String },
+    /// `/queues/{queue}/messages/{sequence number}/journey`
+    Journey { path: String, sequence: String },
     /// `/queues/{queue}/messages/{sequence number}/body`
     MessageBody { path: String, sequence: String },
     /// `/queues/{queue}/heads`
@@ -123,6 +125,8 @@ pub(crate) enum ApiRoute {
     Audit,
     /// `/audit/export`
     AuditExport,
+    /// `/journeys`
+    Journeys,
     /// `/topology`
     Topology,
     /// `/checks`
@@ -240,6 +244,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["clients", client] => ApiRoute::Client { client: client.to_owned() },
         ["audit"] => ApiRoute::Audit,
         ["audit", "export"] => ApiRoute::AuditExport,
+        ["journeys"] => ApiRoute::Journeys,
         ["topology"] => ApiRoute::Topology,
         ["checks"] => ApiRoute::Checks,
         ["checks", "mute"] => ApiRoute::Mute,
@@ -310,6 +315,9 @@ fn read_below(path: String, words: &[&str]) -> Option<ApiRoute> {
         ["messages", name] => ApiRoute::Message { queue: path, name: name.to_owned() },
         ["messages", sequence, "head"] => {
             ApiRoute::MessageHead { path, sequence: sequence.to_owned() }
+        }
+        ["messages", sequence, "journey"] => {
+            ApiRoute::Journey { path, sequence: sequence.to_owned() }
         }
         ["messages", sequence, "body"] => {
             ApiRoute::MessageBody { path, sequence: sequence.to_owned() }

@@ -272,7 +272,9 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             (Surface::Messages, false, queue.as_str())
         }
         Some(Route::Api(
-            ApiRoute::MessageHead { path, .. } | ApiRoute::MessageBody { path, .. },
+            ApiRoute::MessageHead { path, .. }
+            | ApiRoute::MessageBody { path, .. }
+            | ApiRoute::Journey { path, .. },
         )) => (Surface::Messages, false, path.as_str()),
         Some(Route::Api(ApiRoute::Lock { queue, .. })) => (Surface::Messages, true, queue.as_str()),
         Some(Route::Api(
@@ -319,6 +321,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Client { .. }
                 | ApiRoute::Audit
                 | ApiRoute::AuditExport
+                | ApiRoute::Journeys
                 | ApiRoute::Topology
                 | ApiRoute::Checks
                 | ApiRoute::Mute

@@ -8,6 +8,7 @@ mod audit;
 mod checks;
 mod clause;
 mod job;
+mod journey;
 mod list;
 mod lock;
 mod message;
@@ -25,6 +26,7 @@ pub use self::job::{
     JobControlForm, JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm,
     JobSamplePageView, JobSampleView, JobStartForm, JobView, ReasonView, RefusedView,
 };
+pub use self::journey::{JourneyForm, JourneyView};
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
 pub use self::message::{BodyPartView, HeadPageView, HeadView, TapPageView, TimelineView};
@@ -48,9 +50,9 @@ use peeklock_core::description::EntityKind;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
-    BodyKind, CheckKind, CheckWeight, Cursor, EdgeKind, EntityCondition, EntityOrder, Findings,
-    Found, HeadOrder, HeadState, JobState, LinkRole, LockOrder, RowKey, SearchBound, SeriesColumn,
-    SessionOrder, TimelineOf,
+    BodyKind, CheckKind, CheckWeight, Cursor, DeadLetterCause, EdgeKind, EntityCondition,
+    EntityOrder, Findings, Found, HeadOrder, HeadState, JobState, LinkRole, LockEnd, LockOrder,
+    RowKey, SearchBound, SeriesColumn, SessionOrder, StationKind, TimelineOf,
 };
 use peeklock_core::path::SubQueue;
 use peeklock_core::time::Timestamp;
@@ -96,6 +98,8 @@ pub enum FindingsView {
     Topology(TopologyView),
     /// Findings of the last check.
     Checks(ChecksView),
+    /// Stations of a message.
+    Journey(JourneyView),
 }
 
 impl From<Findings> for FindingsView {
@@ -122,6 +126,7 @@ impl From<Findings> for FindingsView {
             Found::JobFailures(page) => Self::JobFailures(JobFailurePageView::new(page, at)),
             Found::Topology(topology) => Self::Topology(TopologyView::new(topology, at)),
             Found::Checks(page) => Self::Checks(ChecksView::new(page, at)),
+            Found::Journey(journey) => Self::Journey(JourneyView::new(journey, at)),
         }
     }
 }
@@ -150,6 +155,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::JobFailures(view) => (view.at(), Found::JobFailures(view.page())),
             FindingsView::Topology(view) => (view.at(), Found::Topology(view.topology()?)),
             FindingsView::Checks(view) => (view.at(), Found::Checks(view.page())),
+            FindingsView::Journey(view) => (view.at(), Found::Journey(view.journey())),
         };
         Ok(Self { at, found })
     }
@@ -415,6 +421,61 @@ names! {
         TimeToLiveTooShort "timeToLiveTooShort",
         ClockStep "clockStep",
         DefaultRuleAmongOthers "defaultRuleAmongOthers",
+    }
+
+    /// Kind of a station of a message.
+    StationName of StationKind {
+        Accepted "accepted",
+        Published "published",
+        Scheduled "scheduled",
+        Pending "pending",
+        Duplicate "duplicate",
+        MaterialisedTo "materialisedTo",
+        MaterialisedFrom "materialisedFrom",
+        CopiedTo "copiedTo",
+        CopiedFrom "copiedFrom",
+        Delivered "delivered",
+        Renewed "renewed",
+        Abandoned "abandoned",
+        LockEnded "lockEnded",
+        Released "released",
+        Deferred "deferred",
+        DeadLettered "deadLettered",
+        ForwardedTo "forwardedTo",
+        ForwardedFrom "forwardedFrom",
+        ForwardedOut "forwardedOut",
+        ForwardedIn "forwardedIn",
+        DroppedAt "droppedAt",
+        Expired "expired",
+        Completed "completed",
+        Received "received",
+        Cancelled "cancelled",
+        Deleted "deleted",
+        Job "job",
+        Undeferred "undeferred",
+        Rescheduled "rescheduled",
+    }
+
+    /// Cause of dead-lettering.
+    DeadLetterCauseName of DeadLetterCause {
+        Expired "expired",
+        DeliveryCount "deliveryCount",
+        Application "application",
+        Rule "rule",
+        HeaderSize "headerSize",
+        NoSession "noSession",
+        Forwarding "forwarding",
+        CopyCount "copyCount",
+        Operator "operator",
+    }
+
+    /// Reason for which a lock ended.
+    LockEndName of LockEnd {
+        Settled "settled",
+        TimeOver "timeOver",
+        LinkEnded "linkEnded",
+        SessionEnded "sessionEnded",
+        Operator "operator",
     }
 
     /// Purpose of a link.

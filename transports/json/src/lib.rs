@@ -39,13 +39,13 @@ pub use inspect::{
     EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView,
     HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm,
     JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobSamplePageView,
-    JobSampleView, JobStartForm, JobStateName, JobView, JsonName, LinkRoleName, LockPageView,
-    LockQueryForm, LockSortName, MatchView, MuteForm, QuestionForm, ReasonView, ReceiveModeName,
-    RefusedView, SampleView, SearchBoundName, SearchEndView, SearchForm, SearchPageView,
-    SearchProgressView, SearchStepForm, SeriesColumnName, SeriesForm, SeriesView, SessionPageView,
-    SessionQueryForm, SessionSortName, SessionStateForm, SessionStateView, SubQueueName, TapForm,
-    TapPageView, TimelineName, TimelineQueryForm, TimelineView, TopologyForm, TopologyView,
-    UnmuteForm, WhereForm,
+    JobSampleView, JobStartForm, JobStateName, JobView, JourneyForm, JourneyView, JsonName,
+    LinkRoleName, LockPageView, LockQueryForm, LockSortName, MatchView, MuteForm, QuestionForm,
+    ReasonView, ReceiveModeName, RefusedView, SampleView, SearchBoundName, SearchEndView,
+    SearchForm, SearchPageView, SearchProgressView, SearchStepForm, SeriesColumnName, SeriesForm,
+    SeriesView, SessionPageView, SessionQueryForm, SessionSortName, SessionStateForm,
+    SessionStateView, SubQueueName, TapForm, TapPageView, TimelineName, TimelineQueryForm,
+    TimelineView, TopologyForm, TopologyView, UnmuteForm, WhereForm,
 };
 pub use marks::{Marks, PART_BYTES};
 pub use message::{

@@ -49,6 +49,14 @@ export class Inspection {
     return this.#ask("series", path, { ...query, fromUtc: from && instant(from), untilUtc: until && instant(until) });
   }
 
+  /**
+   * Reads the stations of a message, also after it is gone, by its number in the entity of `path`, or by its id; without
+   * a path, in all entities (CON-29).
+   */
+  journey(path = "", { sequenceNumber, messageId } = {}) {
+    return this.#ask("journey", path, { sequenceNumber, messageId });
+  }
+
   /** Lists a page of entities with their counts and rates (CON-04). */
   entities(query = {}) {
     return this.#ask("entities", "", query);

@@ -943,6 +943,54 @@ export interface Series {
   readonly nowUtc: string;
 }
 
+/** Kind of a station of a message. */
+export type StationKind =
+  | "accepted" | "published" | "scheduled" | "pending" | "duplicate" | "materialisedTo" | "materialisedFrom" | "copiedTo"
+  | "copiedFrom" | "delivered" | "renewed" | "abandoned" | "lockEnded" | "released" | "deferred" | "deadLettered"
+  | "forwardedTo" | "forwardedFrom" | "forwardedOut" | "forwardedIn" | "droppedAt" | "expired" | "completed" | "received"
+  | "cancelled" | "deleted" | "job" | "undeferred" | "rescheduled";
+
+/** An event in the life of a message. */
+export interface Station {
+  readonly atUtc: string;
+  /** Path of the entity. */
+  readonly path: string;
+  /** 0 for a duplicate that got no number. */
+  readonly sequenceNumber: number;
+  readonly station: StationKind;
+  /** The other message of a copy, hop or materialisation. */
+  readonly otherPath?: string;
+  readonly otherSequenceNumber?: number;
+  readonly hop?: number;
+  /** Name of the rule that made a copy. */
+  readonly rule?: string;
+  /** The client that got, held or settled the message. */
+  readonly client?: LockHolder;
+  /** Failed deliveries until then, or the number of renewals. */
+  readonly count?: number;
+  readonly cause?:
+    | "expired" | "deliveryCount" | "application" | "rule" | "headerSize" | "noSession" | "forwarding" | "copyCount"
+    | "operator";
+  readonly lockEnd?: "settled" | "timeOver" | "linkEnded" | "sessionEnded" | "operator";
+  /** Job of an operator. */
+  readonly job?: string;
+  /** New instant of a scheduled message. */
+  readonly dueAtUtc?: string;
+}
+
+/** The stations of a message, and of its copies before and after it. */
+export interface Journey {
+  /** The earliest first, at most 500. */
+  readonly stations: Station[];
+  /** Instant since which no station of these messages is missing. */
+  readonly completeSinceUtc: string;
+  /** Whether further stations are left out. */
+  readonly isCut?: boolean;
+  /** Number of links to entities that you may not read, or that no longer exist. */
+  readonly hiddenCount?: number;
+  readonly nowUtc: string;
+}
+
 /** Counts of messages by slot. */
 export interface Timeline {
   readonly slotSeconds: number;
@@ -1178,6 +1226,8 @@ export class Inspection {
     path?: string,
     options?: { columns?: SeriesColumn[]; from?: Date | string; until?: Date | string; resolutionSeconds?: 1 | 60 | 900 },
   ): Promise<Series>;
+  /** Reads the stations of a message by its number in the entity of `path`, or by its id. */
+  journey(path?: string, options?: { sequenceNumber?: number; messageId?: string }): Promise<Journey>;
   /** Lists entities that you may read. `path` is a part of the path. */
   entities(
     options?: PageOptions & {

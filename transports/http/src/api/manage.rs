@@ -209,6 +209,7 @@ async fn respond(
             FindingsView::JobFailures(page) => large(exchange, room, &page).await?,
             FindingsView::Topology(topology) => large(exchange, room, &topology).await?,
             FindingsView::Checks(page) => large(exchange, room, &page).await?,
+            FindingsView::Journey(journey) => large(exchange, room, &journey).await?,
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)

@@ -17,6 +17,7 @@ mod checks;
 mod content;
 mod inspect;
 mod job;
+mod journey;
 mod lock;
 mod manage;
 mod messages;
@@ -70,6 +71,8 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::SessionDetails { .. }
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
+        | ApiRoute::Journey { .. }
+        | ApiRoute::Journeys
         | ApiRoute::Heads { .. }
         | ApiRoute::Locks { .. }
         | ApiRoute::Timeline { .. }
@@ -128,6 +131,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Clients => inspect::CLIENTS,
         ApiRoute::Audit => audit::AUDIT,
         ApiRoute::AuditExport => audit::EXPORT,
+        ApiRoute::Journeys => journey::JOURNEYS,
         ApiRoute::Topology => checks::TOPOLOGY,
         ApiRoute::Checks => checks::CHECKS,
         ApiRoute::Jobs => job::LIST,
@@ -144,6 +148,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Message { .. }
         | ApiRoute::MessageHead { .. }
         | ApiRoute::MessageBody { .. }
+        | ApiRoute::Journey { .. }
         | ApiRoute::SessionState { .. }
         | ApiRoute::Act { .. }
         | ApiRoute::CreateJob { .. }
@@ -270,6 +275,8 @@ pub(crate) async fn dispatch(
         ApiRoute::Clients => inspect::clients(exchange).await,
         ApiRoute::Audit => audit::audit(exchange).await,
         ApiRoute::AuditExport => audit::export(exchange).await,
+        ApiRoute::Journeys => journey::journeys(exchange).await,
+        ApiRoute::Journey { path, sequence } => journey::journey(exchange, path, sequence).await,
         ApiRoute::Topology => checks::topology(exchange).await,
         ApiRoute::Checks => checks::checks(exchange).await,
         ApiRoute::Mute => checks::mute(exchange, payload).await,

@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    act, audit, checks, content, inspect, job, lock, messages, namespace, operate, policies,
-    queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
+    act, audit, checks, content, inspect, job, journey, lock, messages, namespace, operate,
+    policies, queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -74,10 +74,11 @@ const OF_SENDERS: [&str; 4] =
     ["messages", "messages/batch", "messages/schedule", "messages/cancel-scheduled"];
 
 /// Operations on messages that wait at a topic, which subscriptions have too.
-const OF_TOPICS: [&str; 5] = [
+const OF_TOPICS: [&str; 6] = [
     "heads",
     "messages/{sequenceNumber}/body",
     "messages/{sequenceNumber}/head",
+    "messages/{sequenceNumber}/journey",
     "series",
     "timeline",
 ];
@@ -102,6 +103,7 @@ pub fn openapi_json() -> String {
         act::Operations::openapi(),
         job::Operations::openapi(),
         checks::Operations::openapi(),
+        journey::Operations::openapi(),
     ] {
         document.merge(operations);
     }

@@ -4,7 +4,7 @@ use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::message::{Body, Message};
 use peeklock_core::time::{TimeSpan, Timestamp};
-use peeklock_core::{Broker, ChecksConfig, SeriesConfig};
+use peeklock_core::{Broker, ChecksConfig, JourneysConfig, SeriesConfig};
 use serde_json::{Value, json};
 
 use super::client::Answer;
@@ -305,6 +305,52 @@ async fn timeline_counts_scheduled_messages_by_slot() {
         assert_eq!(timeline["fromUtc"], "2026-05-01T12:00:00Z");
     }
     server.stop().await;
+}
+
+/// CON-29, CON-30, CON-41, CON-57: the journey of a message that is gone, by number and by id.
+#[tokio::test]
+async fn journeys_are_read_by_number_and_by_id() {
+    let mut plan = Plan::new();
+    plan.journeys = Some(JourneysConfig::default());
+    let server = plan.start().await;
+    let message = Message::new("a").with_message_id("one & two");
+    let message = server.broker.inbound(message);
+    let queue = server.broker.entity("q").unwrap();
+    queue.call(Command::Send { message }).await.unwrap();
+    let receive = Command::Receive {
+        mode: ReceiveMode::ReceiveAndDelete,
+        count_max: 1,
+        bytes_max: u64::MAX,
+        wait: TimeSpan::from_seconds(1),
+        holder: None,
+    };
+    queue.call(receive).await.unwrap();
+    let by_id = "/$api/v1/journeys?messageId=one%20%26%20two";
+    for path in [format!("{Q}/messages/1/journey"), by_id.to_owned(), format!("{by_id}&path=Q")] {
+        let journey = get(&server, &path).await;
+        let station = |place: usize| journey["stations"][place]["station"].as_str().unwrap();
+        assert_eq!([0, 1, 2].map(station), ["accepted", "delivered", "received"], "{path}");
+        assert_eq!(journey["stations"][2]["path"], "q");
+        assert_eq!(journey["stations"][2]["sequenceNumber"], 1);
+        assert_eq!(journey["completeSinceUtc"], "2026-05-01T12:00:00Z");
+        assert_eq!(journey["nowUtc"], "2026-05-01T12:00:00Z");
+    }
+    let empty = get(&server, "/$api/v1/journeys?messageId=none").await;
+    assert_eq!(empty["stations"], json!([]));
+    server.broker.create_queue("other", QueueUpdate::default()).await.unwrap();
+    let elsewhere = get(&server, &format!("{by_id}&path=other")).await;
+    assert_eq!(elsewhere["stations"], json!([]));
+    refused(&server, &format!("{by_id}&path=none"), 404, "EntityNotFound").await;
+    server.broker.delete("q", EntityKind::Queue).await.unwrap();
+    let deleted = get(&server, &format!("{Q}/messages/1/journey")).await;
+    assert_eq!(deleted["stations"].as_array().unwrap().len(), 3);
+    refused(&server, "/$api/v1/journeys", 400, "ArgumentError").await;
+    refused(&server, &format!("{Q}/messages/x/journey"), 400, "ArgumentError").await;
+    refused(&server, "/$api/v1/queues/none/messages/1/journey", 410, "EntityNotFound").await;
+    server.stop().await;
+    let off = Server::start().await;
+    refused(&off, &format!("{Q}/messages/1/journey"), 400, "InvalidOperation").await;
+    off.stop().await;
 }
 
 /// CON-31, CON-32, CON-41: values over time, with `null` for gaps.

@@ -131,7 +131,9 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("get", "/sessions") => Action::ListSessions,
         ("get", "/entities" | "/clients" | "/topology" | "/checks") => Action::Overview,
         ("post", "/checks/mute" | "/checks/unmute") => Action::Operate,
-        ("post", "/watch" | "/search") | ("get", "/jobs") => return (Action::Inspect, "orders"),
+        ("post", "/watch" | "/search") | ("get", "/jobs" | "/journeys") => {
+            return (Action::Inspect, "orders");
+        }
         (
             "get",
             "/heads"
@@ -141,6 +143,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
             | "/sessions/details"
             | "/sessions/{sessionId}/state"
             | "/messages/{sequenceNumber}/head"
+            | "/messages/{sequenceNumber}/journey"
             | "/messages/{sequenceNumber}/body",
         ) => Action::Inspect,
         ("get", "/rules" | "/rules/{rule}") | ("post", "/explain") => Action::ReadRules,
@@ -165,8 +168,8 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
         if path.starts_with("/sign-in") || path.starts_with("/downloads") {
             continue;
         }
-        // Any right Listen suffices for the list, whose answer is then shorter.
-        if path == "/jobs" {
+        // Any right Listen suffices for these lists, whose answer is then shorter.
+        if path == "/jobs" || path == "/journeys" {
             continue;
         }
         for method in item.as_object().unwrap().keys() {

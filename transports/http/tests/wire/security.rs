@@ -54,7 +54,7 @@ pub(super) async fn guarded() -> (Server, Arc<Keys>) {
 }
 
 /// Each operation with its action; `{}` stands for the entity.
-pub(super) const OPERATIONS: [(&str, Action); 43] = [
+pub(super) const OPERATIONS: [(&str, Action); 44] = [
     ("POST /{}/messages", Action::Send),
     ("POST /{}/messages/head?timeout=0", Action::Receive),
     ("DELETE /{}/messages/head?timeout=0", Action::Receive),
@@ -76,6 +76,7 @@ pub(super) const OPERATIONS: [(&str, Action); 43] = [
     ("GET /$api/v1/queues/{}/heads", Action::Inspect),
     ("GET /$api/v1/queues/{}/messages/1/head", Action::Inspect),
     ("GET /$api/v1/queues/{}/messages/1/body", Action::Inspect),
+    ("GET /$api/v1/queues/{}/messages/1/journey", Action::Inspect),
     ("GET /$api/v1/queues/{}/locks", Action::Inspect),
     ("GET /$api/v1/queues/{}/timeline", Action::Inspect),
     ("GET /$api/v1/queues/{}/series", Action::Inspect),

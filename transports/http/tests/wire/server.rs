@@ -12,7 +12,7 @@ use peeklock_core::message::{Body, Message};
 use peeklock_core::policies::Policies;
 use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
-use peeklock_core::{Broker, ChecksConfig, SeriesConfig};
+use peeklock_core::{Broker, ChecksConfig, JourneysConfig, SeriesConfig};
 use peeklock_http::{HttpConfig, HttpTransport};
 
 use super::client::{Answer, Client};
@@ -35,6 +35,8 @@ pub struct Plan {
     pub store: Option<Arc<dyn Store>>,
     /// Series; none are collected without them.
     pub series: Option<SeriesConfig>,
+    /// Journeys; none are kept without them.
+    pub journeys: Option<JourneysConfig>,
     /// Checks; none are made without them.
     pub checks: Option<ChecksConfig>,
 }
@@ -50,6 +52,7 @@ impl Plan {
             policies: None,
             store: None,
             series: None,
+            journeys: None,
             checks: None,
         }
     }
@@ -69,6 +72,9 @@ impl Plan {
         }
         if let Some(series) = self.series {
             builder = builder.series(series);
+        }
+        if let Some(journeys) = self.journeys {
+            builder = builder.journeys(journeys);
         }
         if let Some(checks) = self.checks {
             builder = builder.checks(checks);

@@ -41,7 +41,7 @@ pub(super) struct LockView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
-struct HolderView {
+pub(super) struct HolderView {
     client_id: u64,
     transport: String,
     /// Name that the client gave when it connected.

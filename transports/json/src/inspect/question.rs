@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::audit::AuditQueryForm;
 use super::checks::ChecksForm;
 use super::job::JobQueryForm;
+use super::journey::JourneyForm;
 use super::search::SearchStepForm;
 use super::series::SeriesForm;
 use super::topology::TopologyForm;
@@ -62,6 +63,8 @@ pub enum QuestionForm {
     Topology(TopologyForm),
     /// Reads the findings of the last check.
     Checks(ChecksForm),
+    /// Reads the journey of a message.
+    Journey(JourneyForm),
 }
 
 /// Selection and order of messages.
@@ -265,6 +268,7 @@ impl QuestionForm {
             Self::Jobs(form) => Question::Jobs(form.to_query()?),
             Self::Topology(form) => Question::Topology(form.to_query()?),
             Self::Checks(form) => Question::Checks(form.to_query()),
+            Self::Journey(form) => Question::Journey(form.to_query()?),
         })
     }
 }
@@ -441,6 +445,7 @@ impl From<&Question> for QuestionForm {
             Question::Jobs(query) => Self::Jobs(query.into()),
             Question::Topology(query) => Self::Topology(query.into()),
             Question::Checks(query) => Self::Checks(query.into()),
+            Question::Journey(query) => Self::Journey(query.into()),
         }
     }
 }

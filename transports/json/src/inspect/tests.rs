@@ -35,6 +35,8 @@ fn question_survives_a_round_trip() {
         r#"{"topology":{}}"#,
         r#"{"topology":{"around":"a","hops":16,"top":2000}}"#,
         r#"{"checks":{"path":"a","kind":"nearlyFull","muted":true}}"#,
+        r#"{"journey":{"sequenceNumber":18446744073709551615}}"#,
+        r#"{"journey":{"messageId":"order-17"}}"#,
         r#"{"search":{"continue":9007199254740991}}"#,
         r#"{"search":{"begin":{}}}"#,
         r#"{"search":{"begin":{"entities":["a","b/$deadletterqueue"],"subQueues":["main","deadLetter"],"where":"x after:-2h","hits":5}}}"#,
@@ -43,6 +45,14 @@ fn question_survives_a_round_trip() {
         let question = read(text).unwrap();
         let written = serde_json::to_string(&QuestionForm::from(&question)).unwrap();
         assert_eq!(read(&written).unwrap(), question, "{written}");
+    }
+}
+
+/// CON-29: a journey is read by number or by id.
+#[test]
+fn journey_needs_a_number_or_an_id() {
+    for text in [r#"{"journey":{}}"#, r#"{"journey":{"sequenceNumber":1,"messageId":"a"}}"#] {
+        assert_eq!(read(text).unwrap_err().condition(), Condition::ArgumentError);
     }
 }
 

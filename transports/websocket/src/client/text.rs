@@ -81,8 +81,8 @@ pub fn findings_to_json(findings: Findings) -> Vec<String> {
     let view = serde_json::to_value(FindingsView::from(findings)).unwrap_or_default();
     let named = view.as_object().and_then(|view| view.iter().next());
     let Some((kind, page)) = named else { return Vec::new() };
-    // A tap has heads as rows, a job samples or failures, and a check findings.
-    let rows = [kind.as_str(), "heads", "samples", "failures", "findings"]
+    // A tap has heads as rows, a job samples or failures, a check findings, and a journey stations.
+    let rows = [kind.as_str(), "heads", "samples", "failures", "findings", "stations"]
         .into_iter()
         .find_map(|name| page.get(name)?.as_array());
     match rows {

@@ -29,6 +29,8 @@ pub(super) fn operations() -> Vec<Operation> {
         r#"{"topology":{"around":"orders","hops":2,"top":100}}"#,
         r#"{"checks":{"kind":"deadLettersUnread","muted":false}}"#,
     ];
+    let journeys =
+        [r#"{"journey":{"sequenceNumber":7}}"#, r#"{"journey":{"messageId":"order-1"}}"#];
     let operation = |question: &str| {
         let inspect = Inspect { path: "orders".into(), question: read(question) };
         Operation::Manage(Box::new(ManageOperation::Inspect(inspect)))
@@ -84,7 +86,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let manage = |command| Operation::Manage(Box::new(command));
     let all = questions.into_iter().map(operation).chain(commands.into_iter().map(manage));
     let all = all.chain(jobs.into_iter().map(operation));
-    all.chain(mutes.into_iter().map(manage)).collect()
+    let all = all.chain(mutes.into_iter().map(manage));
+    all.chain(journeys.into_iter().map(operation)).collect()
 }
 
 /// Returns one answer of each kind.
@@ -178,7 +181,17 @@ pub(super) fn notices() -> Vec<Notice> {
         "checkedAtUtc":"2026-05-01T12:00:00Z","tookUs":812,{now}}}}}"#,
         peeklock_core::inspect::CheckKind::DeadLettersUnread.remedy()
     );
-    let more = [job, failures, topology, checks, samples];
+    let at = r#""atUtc":"2026-05-01T12:00:00Z","path":"orders","sequenceNumber":7"#;
+    let journey = format!(
+        r#"{{"journey":{{"stations":[{{{at},"station":"copiedFrom","otherPath":"events",
+        "otherSequenceNumber":3,"hop":1,"rule":"eu"}},{{{at},"station":"lockEnded","client":{{
+        "clientId":12,"transport":"amqp","isConnected":true}},"count":2,"lockEnd":"timeOver"}},
+        {{{at},"station":"deadLettered","count":2,"cause":"deliveryCount"}},
+        {{{at},"station":"job","job":"00000000-0000-0000-0000-000000000b0b"}},
+        {{{at},"station":"rescheduled","dueAtUtc":"2026-05-01T13:00:00Z"}}],
+        "completeSinceUtc":"2026-05-01T11:00:00Z","isCut":true,"hiddenCount":1,{now}}}}}"#
+    );
+    let more = [job, failures, topology, checks, samples, journey];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
 }
