@@ -27,6 +27,7 @@ Examples:
   peeklock bench latency --floor                        W1, and the time of one disk sync
   peeklock bench w4 --over http --output json
   peeklock bench w2 --over amqp                         W2 over AMQP 1.0
+  peeklock bench w2 --without-journeys                  the same without journeys of messages
   peeklock bench w5                                     a topic with ten subscriptions, compared with W2
   peeklock bench backlog --messages 100000
   peeklock bench throughput --url ws://127.0.0.1:5301   a broker that is already running
@@ -64,12 +65,15 @@ pub struct Flags {
     over: Option<Over>,
     /// Use a running broker instead of starting one: ws://HOST:PORT or http://HOST:PORT, or
     /// amqp://HOST:PORT for a port that serves all protocols; with TLS wss://, https://, amqps://
-    #[arg(long, conflicts_with_all = ["floor", "data_dir"])]
+    #[arg(long, conflicts_with_all = ["floor", "data_dir", "without_journeys"])]
     url: Option<String>,
     /// Also measure the disk only: for `latency`, `throughput`, `small` one sync of the bytes that
     /// one send writes, for `cycle` the same writes and syncs
     #[arg(long)]
     floor: bool,
+    /// Start the broker without journeys of messages, to measure their cost
+    #[arg(long)]
+    without_journeys: bool,
     /// Total number of messages [default: 200000; `latency` 10000; `topic` 40000; `backlog`,
     /// `scheduled`, `delayed` 1000000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -220,6 +224,7 @@ impl Flags {
             tls: ClientTls::of_system(),
             place: self.data_dir.clone(),
             floor: self.floor,
+            has_journeys: !self.without_journeys,
             clients: self.clients.map_or(shape.clients, usize::from),
             window: self.window.map_or(window, usize::from),
             messages: self.messages.map_or(shape.messages, u64::from),

@@ -360,6 +360,7 @@ mod tests {
             tls: peeklock::tls::ClientTls::of_system(),
             place: ".".into(),
             floor: false,
+            has_journeys: true,
             clients: 1,
             window: 1,
             messages,

@@ -134,6 +134,8 @@ pub struct Plan {
     pub place: PathBuf,
     /// Whether the disk is measured too.
     pub floor: bool,
+    /// Whether the broker keeps journeys.
+    pub has_journeys: bool,
     /// Number of senders, and of receivers.
     pub clients: usize,
     /// Commands in flight per client.

@@ -40,6 +40,8 @@ pub struct ServedSettings {
     pub connections: [u64; 3],
     /// Maximum number of queues.
     pub queues: u64,
+    /// Whether it keeps journeys.
+    pub has_journeys: bool,
 }
 
 impl Served {
@@ -79,7 +81,8 @@ impl Served {
         let all = settings.connections.iter().sum::<u64>();
         command
             .env("PEEKLOCK__LIMITS__CONNECTION_COUNT_MAX", all.to_string())
-            .env("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", settings.queues.to_string());
+            .env("PEEKLOCK__LIMITS__ENTITY_COUNT_MAX", settings.queues.to_string())
+            .env("PEEKLOCK__CONSOLE__JOURNEYS", settings.has_journeys.to_string());
         // This process handles an interrupt at the terminal and ends the broker.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use peeklock::Broker;
 use peeklock::description::Settings;
 use peeklock::store::{Journal, JournalConfig};
 use peeklock::tls::ClientTls;
 use peeklock::websocket::Encoding;
+use peeklock::{Broker, JourneysConfig};
 
 use super::client::Client;
 use super::client::amqp::Amqp;
@@ -52,6 +52,9 @@ impl Target {
             let mut settings = Settings::default();
             settings.limits.entity_count_max = usize::try_from(queues).unwrap_or(usize::MAX);
             let mut builder = Broker::builder().settings(settings);
+            if plan.has_journeys {
+                builder = builder.journeys(JourneysConfig::default());
+            }
             if plan.is_durable() == Some(true) {
                 let path = scratch.at("journal");
                 builder = builder.store(Journal::open(&path, JournalConfig::default())?);
@@ -70,6 +73,7 @@ impl Target {
                     of(&[Over::Amqp]),
                 ],
                 queues,
+                has_journeys: plan.has_journeys,
             };
             Kind::Served(Served::start(&scratch.at(""), &settings).await?)
         };
