@@ -15,6 +15,9 @@ const PAGES = {
   "message beside": "#/queue/orders/messages?at=3",
   message: "#/queue/orders/messages/3",
   "hostile message": "#/queue/orders/messages/5",
+  journey: "#/queue/travelled/messages/1",
+  "journey of an id": `#/journey?id=${encodeURIComponent(EVIL.slice(0, 120))}`,
+  "journey of no id": "#/journey",
   "dead letters": "#/queue/orders/dead-letters",
   "dead letter": "#/queue/orders/dead-letters/1",
   scheduled: "#/queue/orders/scheduled",
@@ -55,6 +58,12 @@ before(async () => {
   const agent = { "User-Agent": EVIL.replace(/[^\x20-\x7e]/g, "") };
   const received = await post("queues/orders/messages/receive", { maxCount: 2 }, agent);
   await post(`queues/orders/locks/${received.messages[0].lockToken}/dead-letter`, { reason: EVIL, description: EVIL });
+  await ask("PUT", "queues/travelled", {});
+  await ask("PUT", "topics/travels", {});
+  await ask("PUT", "topics/travels/subscriptions/all", { forwardTo: "travelled" });
+  await post("topics/travels/messages", { body: "a", messageId: "travelled-id" });
+  const travelled = await post("queues/travelled/messages/receive", { maxCount: 1, waitSeconds: 5 }, agent);
+  await post(`queues/travelled/locks/${travelled.messages[0].lockToken}/abandon`);
 });
 
 after(close);
@@ -458,6 +467,82 @@ test("an address of a message that is gone says so beside it", async (t) => {
   await visit(tab, "#/topic/orders");
   await tab.getByRole("link", { name: "open it" }).click();
   await tab.getByRole("navigation", { name: "Parts of orders" }).waitFor();
+});
+
+// CON-29, CON-45, CON-57, CON-58: the stations of a message, also in other entities and after it is gone
+test("a message has its journey, also when it is gone", async (t) => {
+  const { messages } = await post("queues/travelled/messages/receive", { maxCount: 1, waitSeconds: 5 });
+  await post(`queues/travelled/locks/${messages[0].lockToken}/complete`);
+  const tab = await opened(t, {}, /404|410/);
+  await visit(tab, PAGES.journey);
+  const journey = tab.getByRole("region", { name: "Journey" });
+  await journey.getByText("Completed").waitFor();
+  const stations = ["Published", "Copied to", "Copied from", "Forwarded to", "Forwarded from", "Delivered", "Abandoned", "Delivered", "Completed"];
+  assert.deepEqual(await journey.locator("li strong").allInnerTexts(), stations);
+  assert.match(await journey.locator("li").nth(2).innerText(), /travels 1, rule \$Default/);
+  assert.match(await journey.locator("li").nth(7).innerText(), /after 1 failed delivery, by /);
+  await journey.getByText("From the first station on, none is forgotten.").waitFor();
+  assert.deepEqual(await tab.evaluate(flaws), []);
+  assert.equal(await journey.locator("a[tabindex='-1']").count(), 0, "each link is a tab stop");
+  const addresses = await journey.getByRole("link").evaluateAll((links) => links.map((link) => link.getAttribute("href")));
+  const subscription = "#/subscription/travels%2FSubscriptions%2Fall";
+  for (const wanted of ["#/topic/travels", `${subscription}/messages/1`, `${subscription}/rules`]) {
+    assert.ok(addresses.includes(wanted), `${wanted}: ${addresses}`);
+  }
+  await journey.getByRole("link", { name: "travels/Subscriptions/all 1" }).first().focus();
+  await tab.keyboard.press("Enter");
+  await tab.getByRole("heading", { name: "Message 1" }).waitFor();
+  await tab.getByRole("region", { name: "Journey" }).getByText("Copied from").waitFor();
+  await tab.keyboard.press("Control+k");
+  await tab.keyboard.type("travelled-id");
+  await tab.getByRole("option", { name: "Message id travelled-id" }).waitFor();
+  await tab.keyboard.press("Enter");
+  await tab.getByRole("heading", { name: "Journey", level: 1 }).waitFor();
+  await journey.getByText("Completed").waitFor();
+  assert.deepEqual(await journey.locator("li strong").allInnerTexts(), stations);
+  await tab.getByRole("searchbox", { name: "Sent to queue or topic" }).fill("orders");
+  await journey.getByText(/No station is known/).waitFor();
+  await ask("DELETE", "queues/travelled");
+  await visit(tab, PAGES.journey);
+  await tab.locator(".problem").getByText("EntityNotFound").first().waitFor();
+  await journey.getByText("Completed").waitFor();
+  assert.deepEqual(await journey.locator("li strong").allInnerTexts(), stations);
+});
+
+// CON-30, CON-68: forgotten stations are named, and journeys that are switched off
+test("a journey says what it lacks", async (t) => {
+  const tab = await opened(t, {}, /400/);
+  const holder = { clientId: 1, transport: "amqp", name: EVIL, isConnected: true };
+  const station = (atUtc, name, facts) => ({ atUtc, path: "orders", sequenceNumber: 3, station: name, ...facts });
+  const stations = [
+    station("2026-01-01T00:00:00Z", "abandoned", { count: 2, client: holder }),
+    station("2026-01-01T00:00:00.25Z", "deadLettered", { cause: "deliveryCount", count: 2 }),
+    station("2026-01-02T01:00:00Z", "forwardedTo", { otherPath: "orders", otherSequenceNumber: 9 }),
+  ];
+  const json = (status, body) => ({ status, contentType: "application/json", body: JSON.stringify(body) });
+  const answers = [
+    json(200, { stations, completeSinceUtc: "2026-01-01T12:00:00Z", isCut: true, hiddenCount: 1, nowUtc: "2026-01-03T00:00:00Z" }),
+    json(200, { stations: [], completeSinceUtc: "2026-01-01T12:00:00Z", nowUtc: "2026-01-03T00:00:00Z" }),
+    json(400, { code: "InvalidOperation", detail: "journeys are switched off; set `console.journeys` and restart the broker" }),
+  ];
+  let answer;
+  await tab.route("**/journey", (route) => route.fulfill(answer));
+  const journey = tab.getByRole("region", { name: "Journey" });
+  const seen = [];
+  for (answer of answers) {
+    await visit(tab, PAGES.message);
+    await tab.reload();
+    await journey.locator("p").first().waitFor();
+    await tab.waitForFunction(() => !/Reading…/.test(document.body.innerText));
+    seen.push(await journey.innerText());
+    assert.deepEqual(await tab.evaluate(foreign), []);
+    assert.deepEqual(await barriers(tab), []);
+  }
+  assert.match(seen[0], /Other stations before 2026-01-01T.* are forgotten\. Further stations are left out\. Not shown: 1 link to entities/);
+  assert.match(seen[0], /\+ 250 ms\s+Dead-lettered delivery count, 2 failed deliveries/);
+  assert.match(seen[0], /\+ 1 d\s+Forwarded to orders 9/);
+  assert.match(seen[1], /No station is known\. Stations before 2026-01-01T.* are forgotten\./);
+  assert.match(seen[2], /journeys are switched off/);
 });
 
 // CON-61: a lost connection is said within 5 s, the page goes on by itself, and a restart is shown

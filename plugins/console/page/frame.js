@@ -187,8 +187,12 @@ function Find() {
         list.push({ name, kind: "page", href: href(/** @type {string[]} */ (to)) });
       }
     }
+    // It comes last, after the broker has answered, so that no key chooses it early.
+    if (wanted !== "" && entities.value && asked.toLowerCase() === wanted) {
+      list.push({ name: `Message id ${visible(asked)}`, kind: "journey", href: href(["journey"], { id: asked }) });
+    }
     return list;
-  }, [entities.value, wanted]);
+  }, [entities.value, asked, wanted]);
   const active = Math.min(place, found.length - 1);
   const choose = (one) => {
     dialog.set("");
@@ -205,8 +209,8 @@ function Find() {
     }
   };
   return html`<${Dialog} label="Find" className="find-dialog">
-    <input type="text" role="combobox" aria-expanded="true" aria-controls="found" aria-label="Part of a path, a number of a message, or a page"
-      placeholder="Part of a path, a number of a message, or a page" aria-activedescendant=${found[active] ? `found-${active}` : undefined}
+    <input type="text" role="combobox" aria-expanded="true" aria-controls="found" aria-label="Part of a path, a number or id of a message, or a page"
+      placeholder="Part of a path, a number or id of a message, or a page" aria-activedescendant=${found[active] ? `found-${active}` : undefined}
       autocomplete="off" spellcheck=${false} value=${text}
       onInput=${(event) => { setText(event.currentTarget.value); setPlace(0); }} onKeyDown=${onKeyDown} />
     <${Problem} error=${entities.error} />
@@ -217,7 +221,7 @@ function Find() {
         </li>`,
       )}
     </ul>
-    ${found.length === 0 && !entities.isLoading && html`<p class="quiet">Nothing has this in its path.</p>`}
+    ${found.every(({ kind }) => kind === "journey") && !entities.isLoading && html`<p class="quiet">Nothing has this in its path.</p>`}
   <//>`;
 }
 

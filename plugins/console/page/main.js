@@ -5,7 +5,7 @@ import { needsToken } from "./api.js";
 import { Entities } from "./entities.js";
 import { Entity } from "./entity.js";
 import { Frame } from "./frame.js";
-import { Message } from "./message.js";
+import { Journeys, Message } from "./message.js";
 import { Overview } from "./overview.js";
 import { Empty, late } from "./parts.js";
 import { route } from "./route.js";
@@ -56,6 +56,8 @@ function Page() {
       return path ? html`<${Entity} key=${`${page} ${path}`} kind=${page} path=${path} tab=${tab} query=${query} />` : html`<${Entities} query=${query} />`;
     case "search":
       return html`<${Search} query=${query} />`;
+    case "journey":
+      return html`<${Journeys} query=${query} />`;
     case "topology":
       return html`<${Topology} query=${query} />`;
     case "checks":

@@ -5,11 +5,11 @@ import { addressOf, entityPath, get, getBytes, SUB_QUEUES } from "./api.js";
 import { Body } from "./body.js";
 import { format, read, utf8 } from "./decode.js";
 import { EntityHead, useEntity } from "./entity-head.js";
-import { duration, number, propertyText, propertyType, quoted, size, visible } from "./format.js";
+import { duration, number, propertyText, propertyType, quoted, size, span, visible, words } from "./format.js";
 import { useKeys } from "./keys.js";
-import { announce, copy, Copy, Empty, Facts, late, Lock, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
+import { announce, copy, Copy, Empty, Facts, Holder, late, Lock, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
 import { useResource } from "./resource.js";
-import { entityHref, go, setQuery } from "./route.js";
+import { entityHref, go, href, kindOfPath, setQuery } from "./route.js";
 import { html, useState } from "./view.js";
 
 const subQueueOf = (/** @type {string} */ tab) => (tab in SUB_QUEUES ? tab : "");
@@ -42,7 +42,8 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
   const state = useResource(`head ${base} ${sequence}`, (signal) => get(`${base}/messages/${sequence}/head`, {}, signal));
   const head = state.value;
   if (!head) {
-    return html`<${Problem} error=${state.error} onRetry=${state.refresh} />${!state.error && html`<p class="quiet">Reading…</p>`}`;
+    return html`<${Problem} error=${state.error} onRetry=${state.refresh} />${!state.error && html`<p class="quiet">Reading…</p>`}
+      ${["MessageNotFound", "EntityNotFound"].includes(state.error?.code ?? "") && html`<${Journey} address=${`${base}/messages/${sequence}/journey`} path=${path} sequence=${sequence} />`}`;
   }
   const properties = Object.entries(head.applicationProperties ?? {});
   const reason = head.applicationProperties?.DeadLetterReason;
@@ -69,7 +70,7 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
           ["Due", head.scheduledEnqueueTimeUtc && html`<${Moment} at=${head.scheduledEnqueueTimeUtc} />`],
           ["Delayed until", head.delayedUntilUtc && html`<${Moment} at=${head.delayedUntilUtc} />`],
           ["Expires", head.expiresAtUtc && html`<${Moment} at=${head.expiresAtUtc} />`],
-          ["Message id", text(head.messageId)],
+          ["Message id", head.messageId !== undefined && html`<a href=${href(["journey"], { id: head.messageId })}>${text(head.messageId)}</a>`],
           ["Subject", text(head.subject)],
           ["Session", head.sessionId !== undefined && html`<a href=${entityHref(kind, path, "messages", { session: head.sessionId })}>${text(head.sessionId)}</a>`],
           ["Correlation id", text(head.correlationId)],
@@ -94,7 +95,114 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
             <td class="mono"><${Text} value=${propertyText(value)} max=${4000} /></td><td class="quiet">${propertyType(value)}</td></tr>`)}</tbody></table>`}
         <p class="copies"><span class="quiet">Copy as</span> ${copies(kind, path, tab, head).map(([label, what, make]) => html`<${Copy} key=${label} label=${label} what=${what} text=${make} />`)}</p>
       </section>
-    </div>`;
+    </div>
+    <${Journey} address=${`${base}/messages/${sequence}/journey`} path=${path} sequence=${sequence} />`;
+}
+
+/** Words of stations; others are made of their names. */
+const STATIONS = {
+  pending: "Waits for its transfer",
+  duplicate: "Duplicate dropped",
+  materialisedTo: "Became active as",
+  materialisedFrom: "Was scheduled as",
+  renewed: "Lock renewed",
+  deadLettered: "Dead-lettered",
+  forwardedOut: "Forwarded out of the broker",
+  forwardedIn: "Came from another broker",
+  droppedAt: "Dropped as a duplicate at",
+  received: "Received and deleted",
+  undeferred: "Active again",
+};
+const FAILED = new Set(["deadLettered", "lockEnded", "abandoned", "expired", "droppedAt"]);
+/** Stations before which a message was nowhere. */
+const FIRST = new Set(["accepted", "published", "scheduled", "pending", "forwardedIn"]);
+
+/** Returns the link to each message of a journey: its page, or its topic, which keeps no published message. */
+function linksOf(stations) {
+  const tabs = new Map();
+  for (const { station, path, sequenceNumber, otherPath } of stations) {
+    const topic = { published: path, copiedTo: path, copiedFrom: otherPath }[station];
+    if (topic !== undefined) {
+      tabs.set(topic, "topic");
+    }
+    if (station === "deadLettered") {
+      tabs.set(`${path} ${sequenceNumber}`, "dead-letters");
+    }
+  }
+  return (path, sequence) => {
+    const kind = tabs.get(path) ?? kindOfPath(path);
+    return kind === "topic" || !(sequence > 0) ? entityHref(kind, path) : entityHref(kind, path, tabs.get(`${path} ${sequence}`) ?? "messages", {}, sequence);
+  };
+}
+
+/** The journey of all messages with an id, sent to one entity or to any. */
+export function Journeys({ query }) {
+  const [id, path] = ["id", "path"].map((name) => query.get(name) ?? "");
+  usePageTitle(id === "" ? "Journey" : `Journey of ${id}`);
+  return html`<div class="page">
+    <h1>Journey</h1>
+    <div class="tools">
+      <${SearchField} label="Message id" value=${id} onChange=${(value) => setQuery({ id: value })} />
+      <${SearchField} label="Sent to queue or topic" value=${path} onChange=${(value) => setQuery({ path: value })} />
+    </div>
+    ${id === "" ? html`<p class="quiet">Enter the id of a message. It may be gone.</p>` : html`<${Journey} address="journeys" asked=${{ messageId: id, path: path || undefined }} isAlone=${true} />`}
+  </div>`;
+}
+
+/** Stations of a message, also in other entities, with the times between them. */
+function Journey({ address, asked = {}, path = "", sequence = "", isAlone = false }) {
+  const state = useResource(`journey ${address} ${JSON.stringify(asked)}`, (signal) => get(address, asked, signal));
+  const { value, error } = state;
+  const isOff = error?.code === "InvalidOperation";
+  const { stations = [], completeSinceUtc, isCut, hiddenCount } = value ?? {};
+  const isEarlier = stations.length > 0 && Date.parse(stations[0].atUtc) < Date.parse(completeSinceUtc);
+  const isWhole = FIRST.has(stations[0]?.station) && !isEarlier;
+  const link = linksOf(stations);
+  return html`<section class="journey" aria-label="Journey">${!isAlone && html`<h3>Journey</h3>`}
+    ${isOff ? html`<p class="quiet"><${Text} value=${error.message} /></p>` : html`<${Problem} error=${error} onRetry=${state.refresh} />`}
+    ${!value && !error && html`<p class="quiet">Reading…</p>`}
+    ${value && html`<p class="quiet">${stations.length === 0 ? "No station is known. " : ""}${isWhole ? "From the first station on, none is forgotten." : html`${isEarlier ? "Other stations" : "Stations"} before <${Moment} at=${completeSinceUtc} /> are forgotten.`}${isCut ? " Further stations are left out." : ""}${hiddenCount > 0 ? ` Not shown: ${number(hiddenCount)} ${hiddenCount === 1 ? "link" : "links"} to entities that you may not read or that no longer exist.` : ""}</p>
+      <ol class=${isWhole ? "" : "forgotten"}>${stations.map((station, place) => html`<${Station} key=${place} station=${station} before=${stations[place - 1]} here=${path} own=${sequence} link=${link} />`)}</ol>`}
+  </section>`;
+}
+
+function Place({ path, number: sequence, link }) {
+  return html`<a href=${link(path, sequence)}><${Text} value=${path} max=${120} />${sequence > 0 ? ` ${sequence}` : ""}</a>`;
+}
+
+/** Time since the station before. */
+function gap(station, before) {
+  const after = before ? Date.parse(station.atUtc) - Date.parse(before.atUtc) : 0;
+  return after >= 1000 ? `+ ${span(after)}` : after > 0 ? `+ ${after} ms` : "";
+}
+
+/** Number of renewals, or of failed deliveries. */
+function counted(name, count) {
+  if (name === "renewed") {
+    return count === 1 ? "once" : `${number(count)} times`;
+  }
+  return `${name === "delivered" ? "after " : ""}${number(count)} failed ${count === 1 ? "delivery" : "deliveries"}`;
+}
+
+function Station({ station, before, here, own, link }) {
+  const { station: name, count, cause, lockEnd, rule, path, otherPath } = station;
+  const isHere = path.toLowerCase() === here.toLowerCase() && String(station.sequenceNumber) === String(own);
+  const lower = (text) => words(text).toLowerCase();
+  const facts = [
+    rule !== undefined && html`rule <a href=${entityHref("subscription", name === "copiedTo" ? otherPath : path, "rules")}><${Text} value=${rule} max=${80} /></a>`,
+    station.hop > 0 && `hop ${station.hop}`,
+    cause && lower(cause),
+    lockEnd && lower(lockEnd),
+    count > 0 && counted(name, count),
+    station.job && html`<a href=${href(["jobs"], { job: station.job })} class="mono">${visible(station.job)}</a>`,
+    station.dueAtUtc && html`due <${Moment} at=${station.dueAtUtc} />`,
+    station.client && html`by <${Holder} lock=${{ holder: station.client }} tabIndex=${0} />`,
+  ].filter(Boolean);
+  return html`<li class=${FAILED.has(name) ? "failed" : ""}><span class="quiet small">${gap(station, before)}</span>
+    <strong class=${FAILED.has(name) ? "bad" : ""}>${STATIONS[name] ?? words(name)}</strong>
+    ${otherPath !== undefined && html` <${Place} path=${otherPath} number=${station.otherSequenceNumber} link=${link} />`}
+    ${facts.map((fact, place) => html`<span key=${place}>${place > 0 || otherPath !== undefined ? ", " : " "}${fact}</span>`)}
+    <span class="quiet small"><${Moment} at=${station.atUtc} />${isHere ? "" : html`, in <${Place} path=${path} number=${station.sequenceNumber} link=${link} />`}</span></li>`;
 }
 
 export function Message({ kind, path, tab, sequence, query }) {

@@ -275,15 +275,15 @@ function holderName({ holder }) {
   return holder ? (holder.name ?? holder.address ?? holder.transport) : undefined;
 }
 
-/** Link to the holder of a lock, while it is connected. */
-export function Holder({ lock }) {
+/** Link to the holder of a lock, while it is connected. A row of a table has one tab stop, which is not this link. */
+export function Holder({ lock, tabIndex = -1 }) {
   const name = holderName(lock);
   if (name === undefined) {
     return html`<span class="quiet">unknown</span>`;
   }
   const { clientId, isConnected } = lock.holder;
   const text = html`<${Text} value=${name} max=${80} />`;
-  return isConnected ? html`<a href=${href(["clients"], { client: clientId })} tabindex="-1">${text}</a>` : html`${text} <span class="look">gone</span>`;
+  return isConnected ? html`<a href=${href(["clients"], { client: clientId })} tabindex=${tabIndex}>${text}</a>` : html`${text} <span class="look">gone</span>`;
 }
 
 /** Time that is left of a lock, as a number and a bar that shrinks. */
@@ -306,7 +306,7 @@ export function Lock({ lock, isLong = false }) {
     return html`<${Left} lock=${lock} /> <${Holder} lock=${lock} />`;
   }
   const { holder } = lock;
-  return html`<${Left} lock=${lock} /> left${lock.renewalCount > 0 ? `, ${number(lock.renewalCount)} renewals` : ""}, held by <${Holder} lock=${lock} />
+  return html`<${Left} lock=${lock} /> left${lock.renewalCount > 0 ? `, ${number(lock.renewalCount)} renewals` : ""}, held by <${Holder} lock=${lock} tabIndex=${0} />
     ${holder && html`<br /><span class="quiet">${[visible(holder.transport), holder.address && visible(holder.address), holder.policy && `policy ${visible(holder.policy)}`].filter(Boolean).join(", ")}</span>`}
     <br />taken <${Moment} at=${lock.takenAtUtc} />`;
 }
