@@ -47,6 +47,8 @@ pub const WAITING_JOB_COUNT_MAX: usize = 32;
 pub const JOB_PAGE_MAX: u32 = 100;
 /// Time after the preview within which a job is started (CON-14).
 pub const JOB_START_TIME: TimeSpan = TimeSpan::from_minutes(10);
+/// Time after the end of a job within which it can be undone (CON-20).
+pub const JOB_UNDO_TIME: TimeSpan = TimeSpan::from_days(1);
 /// Maximum number of sample messages in a preview (CON-14).
 pub const JOB_SAMPLE_COUNT_MAX: usize = 20;
 /// Maximum number of dead-letter reasons in a preview; messages with others are not counted there.
@@ -100,6 +102,9 @@ pub enum JobControl {
     Resume,
     /// Ends the job after its current step. Its changes stay.
     Cancel,
+    /// Makes and starts a job that undoes a job that has ended (CON-20). The answer is the new job;
+    /// a repetition returns it while it works, and when it has put every message back.
+    Undo,
 }
 
 /// Question about jobs.
@@ -156,6 +161,8 @@ pub struct JobFacts {
     pub preview: Option<JobPreview>,
     /// Progress.
     pub progress: JobProgress,
+    /// Instant until which the ended job can be undone.
+    pub undo_until: Option<Timestamp>,
 }
 
 /// State of a job.
@@ -196,6 +203,8 @@ pub struct JobPreview {
     pub newest_at: Option<Timestamp>,
     /// Whether more messages meet the conditions than the job takes.
     pub is_cut: bool,
+    /// Whether the job can be undone for [`JOB_UNDO_TIME`] after its end.
+    pub can_be_undone: bool,
     /// Number of messages that the deed would leave alone now, by result.
     pub refused: Vec<(ActResult, u64)>,
     /// Number of messages by dead-letter reason, the largest first; none for messages without one.
@@ -241,7 +250,7 @@ pub fn expected_result(
     let is_state_right = match (deed, state) {
         (_, HeadState::Transferring) => return Some(ActResult::Busy),
         (_, HeadState::Locked) if !breaks_locks => return Some(ActResult::Locked),
-        (Deed::Delete, _) => true,
+        (Deed::Delete | Deed::PutBack(_), _) => true,
         (Deed::DeadLetter { .. }, state) => state != HeadState::Scheduled,
         (Deed::Undefer, HeadState::Deferred) if is_expired => return Some(ActResult::Expired),
         (Deed::Undefer, state) => matches!(state, HeadState::Deferred | HeadState::Locked),
@@ -349,6 +358,7 @@ impl JobDraft {
         }
         let is_main = sub_queue == SubQueue::Main;
         let problem = match (&self.deed, kind) {
+            (Deed::PutBack(_), _) => "a job puts messages back only if it undoes another job",
             (Deed::DeadLetter { .. }, _) if !is_main => {
                 "a dead letter cannot be dead-lettered again"
             }

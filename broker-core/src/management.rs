@@ -142,8 +142,8 @@ pub enum Management {
     Operate(OperatorCommand),
     /// Makes a job on messages of the entity (CON-12). Answer: [`Managed::Findings`] with the job.
     CreateJob(Box<JobDraft>),
-    /// Starts, pauses, resumes or cancels a job (CON-19). Answer: [`Managed::Findings`] with the
-    /// job.
+    /// Starts, pauses, resumes, cancels or undoes a job (CON-19, CON-20). Answer:
+    /// [`Managed::Findings`] with the job.
     ControlJob(JobId, JobControl),
     /// Closes the connection of a client, wherever its links are (CON-24). Answer:
     /// [`Managed::Done`].

@@ -166,6 +166,7 @@ fn act(target: &Target, deed: impl Fn(peeklock::time::Timestamp) -> Named) -> Re
                 sequences: numbers.iter().copied().map(SequenceNumber).collect(),
                 deed: deed.clone(),
                 breaks_locks: target.break_locks,
+                kept: None,
             };
             match session.client.admin().act(&target.entity, act).await {
                 Ok(results) => acted.extend(results),

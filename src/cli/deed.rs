@@ -103,6 +103,7 @@ pub fn deed_text(deed: &Deed) -> String {
         Deed::DeadLetter { reason: Some(reason), .. } => format!("dead-letter, reason {reason}"),
         Deed::DeadLetter { reason: None, .. } => "dead-letter".to_owned(),
         Deed::Undefer => "undefer".to_owned(),
+        Deed::PutBack(put_back) => format!("put back, undoing {}", put_back.undone),
         Deed::Reschedule(NewInstant::At(at)) => format!("reschedule to {}", instant(*at)),
         Deed::Reschedule(NewInstant::Later(by)) => format!("reschedule {by} later"),
         Deed::Reschedule(NewInstant::Earlier(by)) => format!("reschedule {by} earlier"),

@@ -1,6 +1,8 @@
 //! `peeklock job`: an operator changes many messages in a job of the broker (CON-12 to CON-19).
-//! `cli.rs` dispatches to it; `job/messages.rs` lists messages of a job.
+//! `cli.rs` dispatches to it; `job/list.rs` lists jobs, and
+//! `job/messages.rs` messages of a job.
 
+mod list;
 mod messages;
 
 use std::time::Duration;
@@ -10,8 +12,8 @@ use indicatif::BinaryBytes;
 use peeklock::command::Deed;
 use peeklock::ids::{JobId, SequenceNumber};
 use peeklock::inspect::{
-    Found, HeadState, HeadStates, JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft,
-    JobFacts, JobPage, JobPreview, JobQuery, JobSelection, JobState, Question, Where,
+    HeadState, HeadStates, JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft, JobFacts, JobPreview,
+    JobSelection, JobState, Where,
 };
 use peeklock::path::dead_letter_path;
 use peeklock::time::TimeSpan;
@@ -20,11 +22,10 @@ use peeklock_json::{JobStateName, JobView, JsonName as _};
 use super::arguments::{When, new_instant, sequence_number, span_of, when};
 use super::connect::{CommandConnection, Common, Output, Patience};
 use super::deed::{EditFlags, deed_text, problem};
-use super::inspect::{Rows, State, ask, print_table};
-use super::listing::objects;
-use super::message::{CELL_CHARS_MAX, counted, instant};
+use super::inspect::{Rows, State};
+use super::message::{counted, instant};
 use super::search::where_help;
-use super::terminal::{Bar, Cell, Table, cut, note, object, sheet};
+use super::terminal::{Bar, note, object, sheet};
 use super::{Failure, exit};
 
 /// Time until the second look at a job; it doubles up to [`LOOK_EVERY`].
@@ -105,6 +106,9 @@ pub enum JobCommand {
     /// End a job after its current step; its changes stay
     #[command(after_help = HELP)]
     Cancel(JobFlags),
+    /// Undo a job that has ended with another one, and wait for its end
+    #[command(after_help = HELP)]
+    Undo(ResumeFlags),
     /// Show the first messages of a job as it would store them
     #[command(after_help = HELP)]
     Samples(JobFlags),
@@ -258,16 +262,27 @@ pub fn run(command: &JobCommand) -> Result<(), Failure> {
             show(session, flags.common.output, job)
         })
     };
+    let controlled = |flags: &ResumeFlags, control| {
+        flags.common.run(Patience::Limited, async |session| {
+            let job = session.client.admin().control_job(flags.job, control).await?;
+            end(session, flags.common.output, job, flags.no_wait).await
+        })
+    };
     match command {
         JobCommand::Create(flags) => {
             flags.common.run(Patience::Limited, async |session| create(flags, session).await)
         }
         JobCommand::List(flags) => {
-            flags.common.run(Patience::Limited, async |session| list(flags, session).await)
+            flags.common.run(Patience::Limited, async |session| list::list(flags, session).await)
         }
         JobCommand::Show(flags) => flags.common.run(Patience::Limited, async |session| {
             let job = session.client.admin().job(flags.job).await?;
-            show(session, flags.common.output, job)
+            let until = job.undo_until.filter(|_| flags.common.output == Output::Table);
+            show(session, flags.common.output, job)?;
+            if let Some(until) = until.map(instant) {
+                note(&format!("until {until}, `peeklock job undo {}` undoes it", flags.job));
+            }
+            Ok(())
         }),
         JobCommand::Start(flags) => flags.common.run(Patience::Limited, async |session| {
             let start = JobControl::Start(flags.digest);
@@ -275,11 +290,9 @@ pub fn run(command: &JobCommand) -> Result<(), Failure> {
             end(session, flags.common.output, job, flags.no_wait).await
         }),
         JobCommand::Pause(flags) => changed(flags, JobControl::Pause),
-        JobCommand::Resume(flags) => flags.common.run(Patience::Limited, async |session| {
-            let job = session.client.admin().control_job(flags.job, JobControl::Resume).await?;
-            end(session, flags.common.output, job, flags.no_wait).await
-        }),
+        JobCommand::Resume(flags) => controlled(flags, JobControl::Resume),
         JobCommand::Cancel(flags) => changed(flags, JobControl::Cancel),
+        JobCommand::Undo(flags) => controlled(flags, JobControl::Undo),
         JobCommand::Samples(flags) => flags
             .common
             .run(Patience::Limited, async |session| messages::samples(flags, session).await),
@@ -500,6 +513,9 @@ fn show(session: &CommandConnection, output: Output, job: JobFacts) -> Result<()
             rows.push(("enqueued", format!("{} to {}", instant(*oldest), instant(*newest))));
         }
         if job.state == JobState::Ready {
+            let can = job.preview.as_ref().is_some_and(|preview| preview.can_be_undone);
+            let undo = if can { "possible for 24 h after the end" } else { "not possible" };
+            rows.push(("undo", undo.to_owned()));
             rows.push(("digest", JobId(digest.0).to_string()));
         }
     }
@@ -527,53 +543,4 @@ fn state_text(job: &JobFacts) -> String {
         Some(problem) => format!("{state}: {problem}"),
         None => state.to_owned(),
     }
-}
-
-async fn list(flags: &ListFlags, session: &CommandConnection) -> Result<(), Failure> {
-    let output = flags.common.output;
-    let count = flags.rows.count(output);
-    let heads = ["JOB", "CREATED", "ENTITY", "CHANGE", "STATE", "MESSAGES", "DONE", "LEFT"];
-    let mut table = Table::new(&heads, 4, session.out.colours);
-    let (mut all, mut shown, mut after) = (Vec::new(), 0, None);
-    let is_more = loop {
-        let rest = u32::try_from(count - shown).unwrap_or(JOB_PAGE_MAX).min(JOB_PAGE_MAX);
-        let query = JobQuery::List { after, count_max: rest };
-        let page = |found: &Found| match found {
-            Found::Jobs(page) => Some(page.clone()),
-            _ => None,
-        };
-        let (JobPage { jobs, next, .. }, _) = ask(session, "", Question::Jobs(query), page).await?;
-        shown += jobs.len();
-        for job in jobs {
-            match output {
-                Output::Table => table.row(row(&job)),
-                _ => all.push(serde_json::to_string(&JobView::from(job)).unwrap_or_default()),
-            }
-        }
-        after = next;
-        if next.is_none() || shown >= count {
-            break next.is_some();
-        }
-    };
-    if output != Output::Table {
-        return objects(session.out, output, all);
-    }
-    print_table(session, table, (shown, is_more), "there is no job")
-}
-
-fn row(job: &JobFacts) -> Vec<Cell> {
-    let text = |text: &str| Cell::Text(cut(text.as_bytes(), CELL_CHARS_MAX).0);
-    vec![
-        Cell::Text(job.id.to_string()),
-        Cell::Text(instant(job.created_at)),
-        text(&job.path),
-        text(&deed_text(&job.deed)),
-        text(&state_text(job)),
-        match &job.preview {
-            Some(preview) => Cell::Number(preview.count),
-            None => Cell::Right("-".to_owned()),
-        },
-        Cell::Number(job.progress.done),
-        Cell::Number(job.progress.failed),
-    ]
 }

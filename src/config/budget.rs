@@ -181,6 +181,7 @@ impl Config {
                 self.postgres.cache_bytes,
             ),
         };
+        let undo = if on_disk { 0 } else { Operations::UNDO_MEMORY_MAX };
         let trail = if on_disk { 0 } else { MemoryTrail::BYTES_MAX as u64 };
         let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
         let journeys = JourneysConfig::default().bytes_max();
@@ -234,6 +235,7 @@ impl Config {
             Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
             Row::fixed("audit trail of an ephemeral broker", trail),
             Row::fixed("jobs of operators", Operations::BYTES_MAX),
+            Row::fixed("messages of jobs that can be undone, of an ephemeral broker", undo),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", unstored_bytes),
             Row::shared("content cache", cache, cache_bytes),

@@ -161,10 +161,12 @@ test("everything that matches is dead-lettered after a trial", async (t) => {
 
 // CON-63: over 1,000 deleted messages want the name of the entity
 test("deleting over 1,000 messages wants the name of the entity", async (t) => {
-  await ask("PUT", "queues/heap", {});
+  await ask("PUT", "queues/heap", { maxMessageSizeInKilobytes: 2048 });
   for (let part = 0; part < 7; part += 1) {
-    await post("queues/heap/messages/batch", { messages: Array.from({ length: part < 6 ? 150 : 101 }, () => ({ body: "m" })) });
+    await post("queues/heap/messages/batch", { messages: Array.from({ length: part < 6 ? 150 : 100 }, () => ({ body: "m" })) });
   }
+  // A job with a message over 1 MiB cannot be undone.
+  await post("queues/heap/messages", { body: "m".repeat(1_100_000) });
   const tab = await opened(t);
   await visit(tab, "#/queue/heap/messages");
   await button(tab, "Select everything").click();
@@ -173,6 +175,7 @@ test("deleting over 1,000 messages wants the name of the entity", async (t) => {
   await button(tab.getByRole("form", { name: "Delete everything that matches" }), "Preview").click();
   const start = button(job(tab), "Delete 1,001 messages");
   await start.waitFor();
+  await job(tab).getByText("It cannot be undone.").waitFor();
   assert.ok(await start.isDisabled());
   await job(tab).getByLabel(/^Type heap/).fill("hea");
   assert.ok(await start.isDisabled());
@@ -182,6 +185,19 @@ test("deleting over 1,000 messages wants the name of the entity", async (t) => {
   await button(job(tab), "Leave as it is").click();
   await job(tab).getByText("cancelled").waitFor();
   assert.equal((await ask("GET", "queues/heap")).runtime.activeMessageCount, 1001);
+});
+
+// CON-20, CON-55, CON-63: a job that deletes can be undone without a typed name
+test("deleted messages are put back", async (t) => {
+  await filled("regretted", 3);
+  const tab = await opened(t);
+  await visit(tab, `#/jobs?job=${await ran("queues/regretted", { where: "", deed: { delete: {} } })}`);
+  await job(tab).getByText("3 of 3 messages deleted.").waitFor();
+  await isReadable(tab, "undo");
+  await button(job(tab), "Undo 3 messages").click();
+  await job(tab).getByText("3 of 3 messages put back.").waitFor();
+  const { heads } = await ask("GET", "queues/regretted/heads");
+  assert.deepEqual(heads.map(({ sequenceNumber, bodyStart }) => [sequenceNumber, bodyStart]), [[1, "m0"], [2, "m1"], [3, "m2"]]);
 });
 
 // CON-12, CON-14, CON-19: refusals before the start, failures after it, and a next job for them

@@ -157,6 +157,58 @@ fn a_job_sends_each_message_once_over_kills() {
     assert_eq!(server.stop("-TERM").0, 0);
 }
 
+/// CON-20, CON-80: over kills a job that deletes messages is undone exactly: each message is there
+/// once, with its number and body.
+#[test]
+fn a_job_is_undone_over_kills() {
+    let test = "jobs-undone-killed";
+    let mut server = Server::start(peeklock(test, "", SERVE));
+    let size = json!({ "maxSizeInMegabytes": 1024 });
+    assert_eq!(ask(&server, "PUT", "/queues/q", &size).0, 201);
+    for _ in 0..MESSAGES / 100 {
+        let batch = json!({ "messages": vec![json!({ "body": "x" }); 100] });
+        assert_eq!(ask(&server, "POST", "/queues/q/messages/batch", &batch).0, 201);
+    }
+    let draft = json!({ "where": "", "deed": { "delete": {} }, "rate": 1_000 });
+    let (_, made) = ask(&server, "POST", "/queues/q/jobs", &draft);
+    let id = made["job"].as_str().unwrap().to_owned();
+    let ready = wait(&server, &id, |job| job["state"] == "ready");
+    assert_eq!(ready["preview"]["undoable"], true);
+    let start = json!({ "digest": ready["preview"]["digest"] });
+    assert_eq!(ask(&server, "POST", &format!("/jobs/{id}/start"), &start).0, 200);
+    let mut jobs = vec![id.clone()];
+    for place in 0..2 {
+        for step in 1..=(MESSAGES / 250) as u64 {
+            let tried = |job: &Value| job["tried"].as_u64() >= Some((step - 1) * 250);
+            if is_done(&wait(&server, &jobs[place], tried)) {
+                break;
+            }
+            for _ in 0..step * 3 {
+                self::job(&server, &jobs[place]);
+            }
+            drop(server);
+            server = restarted(test);
+        }
+        let done = wait(&server, &jobs[place], is_done);
+        assert_eq!(done["done"].as_u64(), Some(MESSAGES as u64), "{done}");
+        if place == 0 {
+            wait(&server, &id, |job| !job["undoUntilUtc"].is_null());
+            let (status, undo) = ask(&server, "POST", &format!("/jobs/{id}/undo"), &Value::Null);
+            assert_eq!((status, &undo["deed"]["putBack"]["job"]), (200, &json!(id)), "{undo}");
+            jobs.push(undo["job"].as_str().unwrap().to_owned());
+        }
+    }
+    for from in (1..=MESSAGES).step_by(500) {
+        let path = format!("/queues/q/heads?from={from}&count=500");
+        let (_, page) = ask(&server, "GET", &path, &Value::Null);
+        let heads = page["heads"].as_array().unwrap();
+        let numbers = heads.iter().map(|head| head["sequenceNumber"].as_u64().unwrap() as usize);
+        assert!(numbers.eq(from..(from + 500).min(MESSAGES + 1)), "{from}");
+        assert!(heads.iter().all(|head| head["bodyStart"] == "x"));
+    }
+    assert_eq!(server.stop("-TERM").0, 0);
+}
+
 /// CON-12, CON-14, CON-19, CON-41: requests over HTTP have their answers and errors.
 #[test]
 fn jobs_are_made_and_listed_over_http() {
@@ -276,6 +328,11 @@ fn the_commands_run_a_job() {
     assert_eq!(command(&["start", &id, &"0".repeat(32)]).0, 9);
     let (code, out, _) = command(&["start", &id, &digest]);
     assert!(code == 0 && out.contains("done        2 messages"), "{code} {out}");
+    let (code, out, _) = command(&["undo", &id]);
+    assert!(code == 0 && out.contains(&format!("put back, undoing {id}")), "{code} {out}");
+    assert!(out.contains("done        2 messages"), "{out}");
+    let again = ["create", "q", "dead-letter", "--where", "subject=test", "--start"];
+    assert_eq!(command(&again).0, 0);
     let (code, out, _) = command(&["list"]);
     assert!(code == 0 && out.contains("done") && out.contains(&id), "{out}");
     let (code, _, error) = command(&["failures", &id]);
@@ -285,7 +342,7 @@ fn the_commands_run_a_job() {
     assert!(code == 8 && out.contains("left alone  1 message"), "{code} {out}");
     let (code, out, _) = command(&["list", "-o", "ndjson"]);
     let left: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
-    assert_eq!((code, out.lines().count()), (0, 2));
+    assert_eq!((code, out.lines().count()), (0, 4));
     let (code, _, error) = command(&["samples", left["job"].as_str().unwrap()]);
     assert_eq!((code, error.trim()), (6, "no message of the job is there"));
     let (code, out, _) = command(&["failures", left["job"].as_str().unwrap()]);

@@ -521,6 +521,18 @@ JOBS = [
      "    PATCHED_BODY_BYTES_MAX as usize\n}", "    2 * PATCHED_BODY_BYTES_MAX as usize\n}"),
     ("null in a merge patch removes a member", "CON-16", "words/src/message/merge_patch.rs",
      "                Some((_, Self::Remove)) => {", "                Some((_, Self::Remove)) if false => {"),
+    ("a message that a receiver has changed is not put back", "CON-20", "machine/src/queue/put_back.rs",
+     "                if present != left {", "                if present.sub_queue != left.sub_queue {"),
+    ("a message is put back once", "CON-20", "../plugins/operations/src/export.rs",
+     "        changed.retain(|number, _| !returned.contains(number));\n", "        returned.clear();\n"),
+    ("messages are kept before their step", "CON-20", "../plugins/operations/src/undo.rs",
+     "        self.table.write_export(export).map_err(refuse)?;\n        act.kept = Some(kept);", "        act.kept = Some(kept);"),
+    ("a step changes messages only as they are kept", "CON-20", "machine/src/queue/act.rs",
+     "            && kept.get(&sequence) != Some(&self.record(sequence, &slot))", "            && !kept.contains_key(&sequence)"),
+    ("messages stay until an undo has put all back", "CON-20", "../plugins/operations/src/undo.rs",
+     "            Some(undone) if is_whole =>", "            Some(undone) if is_whole || facts.state.is_end() =>"),
+    ("messages stay while their undo works", "CON-20", "../plugins/operations/src/table.rs",
+     "            if is_needed {", "            if is_needed && now < Timestamp::NONE {"),
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.

@@ -171,9 +171,9 @@ pub(crate) trait ActOnMessages: Intake {
     ) -> Result<Answer, Rejection> {
         check_sequences(&act.sequences)?;
         let mut replaced = None;
-        if act.deed.sends() && act.step.is_none() {
+        if act.deed.is_of_jobs() && act.step.is_none() {
             return Err(Rejection::argument(
-                "only a step of a job sends messages, because its receipt has their way",
+                "only a step of a job sends messages or puts them back",
             ));
         }
         if let Some(of_job) = act.step {
@@ -249,6 +249,10 @@ fn deed_hash(act: &Act) -> u64 {
                     hasher.write(body.as_bytes());
                 }
             }
+        }
+        Deed::PutBack(put_back) => {
+            add(14, 0);
+            hasher.write(&put_back.undone.0.to_be_bytes());
         }
         Deed::DeadLetter { reason, description } => {
             for (tag, text) in [(7, reason), (8, description)] {

@@ -50,6 +50,7 @@ pub(crate) fn check(inquiry: &Inquiry) -> Result<(), Rejection> {
         Inquiry::Locks(query) => query.count_max,
         Inquiry::Sessions(query) => query.count_max,
         Inquiry::SessionState { .. } => 1,
+        Inquiry::Originals { sequences, .. } => u32::try_from(sequences.len()).unwrap_or(u32::MAX),
         Inquiry::Timeline(TimelineQuery { slot, slot_count, .. }) => {
             if *slot_count == 0 || *slot_count > SLOT_COUNT_MAX {
                 return Err(Rejection::out_of_range(format!(

@@ -139,6 +139,21 @@ pub enum Change {
         /// Its number, which it keeps.
         sequence: SequenceNumber,
     },
+    /// A message is as it was before the deed of a job (CON-20).
+    PutBack {
+        /// Its number, which it had.
+        sequence: SequenceNumber,
+        /// Its slot.
+        slot: Slot,
+        /// The session it belongs to, in an entity that requires sessions.
+        session: Option<Arc<str>>,
+        /// Its content; none if the message exists.
+        content: Option<Content>,
+        /// Its overlays, if it does not exist.
+        overlays: Vec<Overlay>,
+        /// Number of its last overlays, which it loses.
+        stale_count: u16,
+    },
     /// A scheduled message got another instant (CON-12).
     Rescheduled {
         /// Its number, which it keeps.
@@ -378,6 +393,9 @@ impl Change {
                 1 + copies.len() as u64 + content.overlay_count_at_source()
             }
             Self::Removed { overlay_count, .. } => 1 + u64::from(*overlay_count),
+            Self::PutBack { overlays, stale_count, .. } => {
+                1 + overlays.len() as u64 + u64::from(*stale_count)
+            }
             Self::Arrived { previous: PreviousLocation::Here(origin), .. }
             | Self::Absorbed { origin } => 1 + origin.overlays.len() as u64,
             _ => 1,

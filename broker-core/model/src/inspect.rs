@@ -4,9 +4,12 @@
 //! longer answer is made of several commands: each excerpt has the position at which the next
 //! inquiry continues, and the machine keeps nothing between them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::command::{Counts, SessionFilter};
+use bytes::Bytes;
+
+use crate::command::{ActedMessage, Counts, JobStep, SessionFilter};
 use crate::description::EntityStatus;
 use crate::ids::{EntityId, ReceiverId, SequenceNumber};
 use crate::time::{TimeSpan, Timestamp};
@@ -39,6 +42,14 @@ pub enum Inquiry {
     },
     /// Counts messages by instant (CON-28). Answer: [`Excerpt::Timeline`].
     Timeline(TimelineQuery),
+    /// Reads messages with their records, so that a job can be undone (CON-20). Answer:
+    /// [`Excerpt::Originals`].
+    Originals {
+        /// The messages, 1 to [`ROW_COUNT_MAX`].
+        sequences: Vec<SequenceNumber>,
+        /// The step that will change them.
+        step: JobStep,
+    },
 }
 
 /// Selection and order of messages.
@@ -391,6 +402,15 @@ pub enum Excerpt<M, S> {
         later: u64,
         /// Last counted entry, if there are more.
         next: Option<Cursor>,
+    },
+    /// Messages of the sub-queue that are there and at rest; none if the step was carried out.
+    Originals {
+        /// The messages.
+        heads: Vec<HeadFacts<M>>,
+        /// Their numbers, and their slots and sessions as their records have them.
+        records: BTreeMap<SequenceNumber, Bytes>,
+        /// Results of the step, if it was carried out.
+        receipt: Option<Vec<ActedMessage>>,
     },
 }
 

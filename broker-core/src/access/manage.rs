@@ -251,8 +251,8 @@ impl AllowedRequest {
             Management::Operate(command) => {
                 match &command {
                     OperatorCommand::ForgetJob(job) => access.refuse_to_forget(path, *job)?,
-                    OperatorCommand::Act(act) if act.deed.sends() => {
-                        let detail = "only a job sends messages to another place; make one";
+                    OperatorCommand::Act(act) if act.deed.is_of_jobs() => {
+                        let detail = "only a job sends messages or puts them back; make one";
                         return Err(broker.refuse(Rejection::invalid_operation(detail), path));
                     }
                     _ => {}

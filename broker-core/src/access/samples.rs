@@ -1,7 +1,7 @@
 //! Samples of a job: its first messages as the deed would store them (CON-14).
 //!
-//! They are read for each request, with the rights of the reader, so no job keeps contents. A message
-//! that is no longer there has no sample.
+//! They are read for each request, with the rights of the reader, so no job keeps contents. A
+//! message that is no longer there has no sample.
 
 use bytes::{Bytes, BytesMut};
 use peeklock_model::inspect::{HeadFacts, HeadState};
@@ -162,7 +162,7 @@ fn change_facts(head: &mut Head, deed: &Deed, now: Timestamp) {
     let Head { facts, content } = head;
     let message = &mut facts.message;
     match deed {
-        Deed::Delete => return,
+        Deed::Delete | Deed::PutBack(_) => return,
         Deed::Reschedule(instant) => {
             let at = instant.of(message.enqueued_at, now);
             if !facts.expires_at.is_never() {

@@ -227,8 +227,11 @@ impl Action {
             Command::DeleteDeferred { .. } => Self::DeleteDeferred,
             Command::Update { .. } | Command::UpdateSubscription { .. } => Self::Update,
             Command::OfTopic(command) => Self::of_topic(command),
-            // A job checks the right on its destination, which a command alone does not.
-            Command::OfOperator(OperatorCommand::Act(act)) if act.deed.sends() => Self::Internal,
+            // A job checks the right on its destination and reads the messages that it puts back,
+            // which a command alone does not.
+            Command::OfOperator(OperatorCommand::Act(act)) if act.deed.is_of_jobs() => {
+                Self::Internal
+            }
             Command::OfOperator(_) => Self::Operate,
             Command::Check { operation } => Self::of_operation(operation),
             Command::Commit { .. } => Self::Commit,

@@ -179,7 +179,7 @@ audited_actions! {
     Act = "act",
     /// Makes a job.
     CreateJob = "createJob",
-    /// Starts, pauses, resumes or cancels a job.
+    /// Starts, pauses, resumes, cancels or undoes a job.
     ControlJob = "controlJob",
     /// A job has ended. The entry has only a result, and the id of the job as its tracking id.
     EndJob = "endJob",

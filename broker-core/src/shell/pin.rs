@@ -63,6 +63,9 @@ impl<M: Machine> Shell<M> {
             Excerpt::Heads { heads, next, examined } => {
                 Excerpt::Heads { heads: self.pin_heads(heads), next, examined }
             }
+            Excerpt::Originals { heads, records, receipt } => {
+                Excerpt::Originals { heads: self.pin_heads(heads), records, receipt }
+            }
             Excerpt::Locks { locks, next, count } => Excerpt::Locks { locks, next, count },
             Excerpt::Sessions { rows, next, count } => Excerpt::Sessions { rows, next, count },
             Excerpt::SessionState(state) => {

@@ -80,6 +80,7 @@ impl TurnResults {
             | Change::PeerTaken { .. }
             | Change::PeerForgotten { .. }
             | Change::Undeferred { .. }
+            | Change::PutBack { .. }
             | Change::Rescheduled { .. }
             | Change::Receipted(_)
             | Change::JobForgotten(_)

@@ -434,6 +434,7 @@ const fn synced(change: &Change) -> Option<u64> {
         | Change::Abandoned { sequence, .. }
         | Change::Deferred { sequence, .. }
         | Change::Undeferred { sequence }
+        | Change::PutBack { sequence, .. }
         | Change::Rescheduled { sequence, .. }
         | Change::Pending { sequence, .. }
         | Change::Arrived { sequence, .. }

@@ -132,6 +132,8 @@ impl Book {
                 entry.state = MessageState::Deferred;
                 entry.delayed_until = None;
             }
+            // The model draws no job that is undone.
+            Change::PutBack { .. } => {}
             Change::Undeferred { sequence } => {
                 let entry = self.entry(sequence.0)?;
                 expect(entry, entry.state == MessageState::Deferred, change)?;

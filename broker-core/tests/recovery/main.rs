@@ -203,7 +203,7 @@ async fn step_of_a_job_is_done_exactly_once() {
     let step = |numbers: &[u64], number| {
         let sequences = numbers.iter().copied().map(SequenceNumber).collect();
         let step = Some(JobStep { job: JobId(7), number });
-        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false, kept: None };
         Command::OfOperator(OperatorCommand::Act(Box::new(act)))
     };
     let done = |outcome: Outcome| match outcome {
@@ -244,7 +244,7 @@ async fn sent_messages_are_in_one_place_over_failures() {
             let step = Some(JobStep { job: JobId(7), number: 1 });
             let sequences = [1, 2, 3].map(SequenceNumber).to_vec();
             let deed = Deed::Move { to: "other".into(), edit: None };
-            let act = Act { step, sequences, deed, breaks_locks: false };
+            let act = Act { step, sequences, deed, breaks_locks: false, kept: None };
             Command::OfOperator(OperatorCommand::Act(Box::new(act)))
         };
         let results = async |world: &World| match world.queue.call(step()).await {

@@ -106,6 +106,7 @@ pub fn all(broker: &Broker) -> Vec<(&'static str, Command)> {
                 sequences: vec![from],
                 deed: Deed::Undefer,
                 breaks_locks: false,
+                kept: None,
             }))),
         ),
         ("forget job", Command::OfOperator(OperatorCommand::ForgetJob(JobId(1)))),

@@ -233,6 +233,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
                 sequences: vec![SequenceNumber(1)],
                 deed: Deed::Undefer,
                 breaks_locks: false,
+                kept: None,
             }))),
         ),
         (Action::Operate, at(), Management::Operate(OperatorCommand::ForgetJob(JobId(1)))),
@@ -249,6 +250,7 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         ),
         // The right on the namespace, since no entity has this job.
         (Action::Operate, String::new(), Management::ControlJob(JobId(1), JobControl::Pause)),
+        (Action::Operate, String::new(), Management::ControlJob(JobId(1), JobControl::Undo)),
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::One(JobId(1))))),
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::Samples(JobId(1))))),
         (

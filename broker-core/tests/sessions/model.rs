@@ -266,7 +266,7 @@ impl Run {
             _ => Deed::Undefer,
         };
         let sequences = numbers.iter().copied().map(SequenceNumber).collect();
-        let act = Act { step: None, sequences, deed: deed.clone(), breaks_locks };
+        let act = Act { step: None, sequences, deed: deed.clone(), breaks_locks, kept: None };
         let command = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
         self.both(command, 0, |oracle, _| Some(oracle.act(&numbers, &deed)));
     }

@@ -195,6 +195,7 @@ fn changes() -> Vec<(&'static str, &'static str, Management)> {
                 sequences: vec![SequenceNumber(1)],
                 deed: Deed::Delete,
                 breaks_locks: true,
+                kept: None,
             }))),
         ),
         (

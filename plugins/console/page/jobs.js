@@ -2,7 +2,7 @@
 // Jobs: one change of many messages. A form makes a job, which the address names from then on; the panel of the job shows its
 // preview, starts it, and follows it to its end. A page lists all jobs (CON-12 to CON-19, CON-55, CON-62, CON-63).
 
-import { asApiError, change, entityPath, get, getBytes, mayManage, SUB_QUEUES } from "./api.js";
+import { asApiError, change, entityPath, get, getBytes, mayManage, now, SUB_QUEUES } from "./api.js";
 import { counted, useMayOperate } from "./actions.js";
 import { DRAFTS } from "./credential.js";
 import { utf8 } from "./decode.js";
@@ -122,7 +122,8 @@ const DEEDS = {
     verb: "Reschedule", past: "rescheduled", places: ["scheduled", "found"], note: "Scheduled messages become available at another time.", fields: [], isTimed: true,
     read: ({ when = "now", at, count, unit = "minutes" }) => (when === "now" ? {} : when === "at" ? { atUtc: new Date(zone() === "utc" ? `${at}Z` : at).toISOString() } : { [when]: period(count, unit) }),
   },
-  delete: { verb: "Delete", past: "deleted", places: [...MAIN, "scheduled", ...DEAD], note: "They are removed, and cannot be brought back.", fields: [], isHarm: true, read: () => ({}) },
+  delete: { verb: "Delete", past: "deleted", places: [...MAIN, "scheduled", ...DEAD], note: "They are removed. The preview shows whether that can be undone.", fields: [], isHarm: true, read: () => ({}) },
+  putBack: { verb: "Put back", past: "put back", places: [], fields: [] },
 };
 
 const nameOf = (deed) => Object.keys(deed)[0];
@@ -163,6 +164,8 @@ const STATES = {
 };
 
 const isLive = (job) => /^(selecting|waiting|running)$/.test(job?.state ?? "selecting");
+/** Whether the broker may still complete the end of a job, after which it can be undone. */
+const isCompleting = (job) => isEnded(job) && job.preview?.undoable && !job.undoUntilUtc && Date.parse(job.endedAtUtc) > now() - 5000;
 const isEnded = (job) => /^(done|cancelled|failed)$/.test(job?.state ?? "");
 
 function JobState({ job }) {
@@ -323,7 +326,7 @@ export function JobPanel({ id }) {
     if (!job) {
       return;
     }
-    setLive(isLive(job));
+    setLive(isLive(job) || isCompleting(job));
     if (seen.current !== job.state) {
       // A job that ends while it is shown has changed the lists of the page.
       if (seen.current !== "" && (isEnded(job) || job.state === "paused")) {
@@ -375,6 +378,18 @@ function Job({ job, onClose, reread, keepFocus }) {
     }
     setBusy(false);
   };
+  const undo = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      const { job: id } = await change("POST", `jobs/${job.job}/undo`, {});
+      fresh.id = id;
+      setQuery({ job: id });
+    } catch (thrown) {
+      setError(asApiError(thrown));
+    }
+    setBusy(false);
+  };
   const button = (operation, label, body = undefined, className = "") => html`<button type="button" key=${operation} class=${className} disabled=${isBusy} onClick=${() => control(operation, body)}>${label}</button>`;
   const count = preview?.count ?? 0;
   const isOpen = /^(waiting|running|paused)$/.test(job.state);
@@ -397,9 +412,12 @@ function Job({ job, onClose, reread, keepFocus }) {
       ${button("cancel", job.state === "ready" || job.state === "selecting" ? "Leave as it is" : "Cancel the rest")}
     </div>`
     }
+    ${mayOperate && job.undoUntilUtc && html`<div class="tools"><button type="button" disabled=${isBusy} onClick=${undo}>Undo ${counted(job.done)}</button><span class="quiet">possible for <${Left} until=${job.undoUntilUtc} /></span></div>`}
     ${job.failed > 0 && html`<${Failures} key=${job.job} job=${job} mayOperate=${mayOperate} />`}
     <${Made} job=${job} />`;
 }
+
+const Left = ({ until }) => html`${span(Math.max(0, Date.parse(until) - useNow()))}`;
 
 /** Result of the dry run. */
 function Preview({ job }) {
@@ -414,6 +432,7 @@ function Preview({ job }) {
       <tbody>${reasons.map((one, place) => html`<tr key=${place}><td class="right">${number(one.count)}</td><td>${one.reason === undefined ? html`<span class="quiet">none</span>` : html`<${Text} value=${one.reason} max=${300} />`}</td></tr>`)}</tbody></table></details>`}
     ${/** @type {any} */ (Object.values(job.deed)[0])?.edit?.mergePatch !== undefined && html`<p class="quiet">The counts leave the merge patch out: only the samples try it. A message to which it does not apply stays, and is listed.</p>`}
     ${samples.length > 0 && html`<${Samples} key=${job.job} job=${job} /><p class="quiet">At most ${number(job.rate)} per second${job.trial ? `, and a pause after ${number(job.trial)}` : ""}${job.breakLocks ? ", locks are broken" : ""}.</p>`}
+    ${job.state === "ready" && count > 0 && html`<p class=${job.preview.undoable ? "quiet" : "look"}>${job.preview.undoable ? "It can be undone for 24 h after its end." : "It cannot be undone."}</p>`}
     ${job.state === "ready" && html`<p class="quiet">${left > 0 ? `Nothing is changed yet. The job can be started for ${span(left)}.` : "The time to start this job is over."}</p>`}`;
 }
 
@@ -442,7 +461,7 @@ function Samples({ job }) {
 
 /** The start. Deleting many messages wants the name of the entity. */
 function Start({ job, entity, label, isHarm, isBusy, start }) {
-  const isTyped = isHarm && job.preview.count > TYPED_OVER;
+  const isTyped = isHarm && !job.preview.undoable && job.preview.count > TYPED_OVER;
   const [typed, setTyped] = useState("");
   const submit = (event) => {
     event.preventDefault();
@@ -501,7 +520,7 @@ function Failures({ job, mayOperate }) {
       failures.length > 0 &&
       html`<div class="tools failures">
         <${Copy} what="numbers of these messages" text=${() => failures.map(({ sequenceNumber }) => String(sequenceNumber)).join("\n")} />
-        ${mayOperate && isEnded(job) && html`<button type="button" onClick=${again}>Preview the same for these</button>`}
+        ${mayOperate && isEnded(job) && !job.deed.putBack && html`<button type="button" onClick=${again}>Preview the same for these</button>`}
       </div>
       <${Problem} error=${error} />
       <${Unknown} error=${error}>the broker may have made the job. The page Jobs lists it.<//>

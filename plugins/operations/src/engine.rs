@@ -27,10 +27,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 
 use crate::job::Job;
-use crate::preview::Selected;
 use crate::record::{EndState, Record};
-use crate::selection::{SelectionError, Selector};
 use crate::table::{ENDED_TIME, Entry, Table};
+use crate::undo::Originals;
 
 /// Time after which a refused step is repeated, if it may succeed then.
 pub(crate) const RETRY_TIME: TimeSpan = TimeSpan::from_seconds(1);
@@ -73,13 +72,13 @@ pub(crate) enum Request {
 pub(crate) type Answer = oneshot::Sender<Result<JobFacts, Rejection>>;
 
 pub(crate) struct Engine {
-    broker: Broker,
-    table: Arc<Table>,
+    pub(crate) broker: Broker,
+    pub(crate) table: Arc<Table>,
     /// Wakes the selection.
-    has_drafts: Notify,
-    drafts: RefCell<VecDeque<(JobId, JobDraft)>>,
+    pub(crate) has_drafts: Notify,
+    pub(crate) drafts: RefCell<VecDeque<(JobId, JobDraft)>>,
     /// Wakes the loop, which schedules jobs, and ends jobs that were not started.
-    has_changes: Notify,
+    pub(crate) has_changes: Notify,
 }
 
 /// Waits for a time by the clock of the broker.
@@ -147,6 +146,11 @@ impl Engine {
                             entry.wake.notify_one();
                         });
                     }
+                    // It may read a long file.
+                    Some(None) if control == JobControl::Undo => {
+                        self.table.with(job, |entry| entry.pending.push((control, answer)));
+                        self.spawn_end(job);
+                    }
                     Some(None) => {
                         answer.send(self.control(job, control)).ok();
                         self.spawn_end_if_due(job);
@@ -162,12 +166,7 @@ impl Engine {
 
     fn create(&self, path: &str, draft: JobDraft) -> Result<JobFacts, Rejection> {
         self.table.check()?;
-        let live = self.table.ids_of(|job| !job.facts.state.is_end()).len();
-        if live >= RUNNING_JOB_COUNT_MAX + WAITING_JOB_COUNT_MAX {
-            return Err(Rejection::quota_exceeded(format!(
-                "{live} jobs have not ended, the limit; cancel a job, or wait for its end"
-            )));
-        }
+        self.refuse_too_many()?;
         let id = JobId(self.broker.random_bits());
         let job = Job::new(id, path, &draft, self.broker.now());
         let facts = job.facts.clone();
@@ -175,6 +174,17 @@ impl Engine {
         self.drafts.borrow_mut().push_back((id, draft));
         self.has_drafts.notify_one();
         Ok(facts)
+    }
+
+    /// Refuses another job if too many have not ended.
+    pub(crate) fn refuse_too_many(&self) -> Result<(), Rejection> {
+        let live = self.table.ids_of(|job| !job.facts.state.is_end()).len();
+        if live >= RUNNING_JOB_COUNT_MAX + WAITING_JOB_COUNT_MAX {
+            return Err(Rejection::quota_exceeded(format!(
+                "{live} jobs have not ended, the limit; cancel a job, or wait for its end"
+            )));
+        }
+        Ok(())
     }
 
     /// Changes the state of a job that does not work.
@@ -217,6 +227,7 @@ impl Engine {
             (JobControl::Pause, _) => return Err(job.refuse("paused")),
             (JobControl::Resume, _) => return Err(job.refuse("resumed")),
             (JobControl::Cancel, _) => return Err(job.refuse("cancelled")),
+            (JobControl::Undo, _) => return Err(job.refuse("undone")),
         };
         if matches!(record, Record::Paused { .. } | Record::Resumed {})
             && job.controls >= CONTROL_COUNT_MAX
@@ -265,21 +276,31 @@ impl Engine {
                 self.spawn_end(id);
             }
         }
+        self.table.remove_old_exports(now);
         self.table.remove_old(now);
         let removal = |job: &Job| job.facts.ended_at.map(|at| at.plus(ENDED_TIME));
-        self.table.least(|job| until(job).or_else(|| removal(job)).filter(|at| *at > now))
+        self.table.least(|job| {
+            let dues = [until(job), self.table.end_of_export(job), removal(job)];
+            dues.into_iter().flatten().filter(|at| *at > now).min()
+        })
     }
 
     /// Answers the requests that came while a job worked. Returns whether the job still works.
-    fn take_requests(&self, id: JobId) -> bool {
+    pub(crate) fn take_requests(&self, id: JobId) -> bool {
         for (control, answer) in self.table.take_pending(id) {
-            answer.send(self.control(id, control)).ok();
+            let has_ended = self.table.state(id).is_some_and(JobState::is_end);
+            if has_ended && control == JobControl::Undo {
+                // The end of the job makes it possible.
+                self.table.with(id, |entry| entry.pending.push((control, answer)));
+            } else {
+                answer.send(self.control(id, control)).ok();
+            }
         }
         self.table.state(id) == Some(JobState::Running)
     }
 
     /// Ends the work of a task on a job.
-    fn release(self: &Rc<Self>, id: JobId) {
+    pub(crate) fn release(self: &Rc<Self>, id: JobId) {
         self.take_requests(id);
         self.table.with(id, |entry| entry.is_busy = false);
         self.spawn_end_if_due(id);
@@ -293,6 +314,7 @@ impl Engine {
         // Begin of a step whose messages are leaving, and the time until the next look at them.
         let mut open: Option<(Timestamp, TimeSpan)> = None;
         let mut asked_at = None;
+        let mut originals = Originals::default();
         while self.waits_for_results(id, open.is_some(), &mut asked_at) || self.take_requests(id) {
             let Some(job) = self.table.get(id) else { return };
             let now = self.broker.now();
@@ -309,10 +331,8 @@ impl Engine {
                 (Ok(_), None) => self.end(EndState::Done, job.refusal.as_deref().map(Into::into)),
                 (Ok(entity), Some(act)) => {
                     let sequences = act.sequences.clone();
-                    let act = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
-                    match entity.call(act).await {
+                    match self.act(&job, &entity, act, &mut originals).await {
                         Ok(Outcome::Acted(messages)) => {
-                            self.table.with(id, |entry| entry.is_step_open = true);
                             if has(&messages, ActResult::Leaving) {
                                 if now.since(began_at) >= LEAVING_TIME_MAX {
                                     open = None;
@@ -327,8 +347,13 @@ impl Engine {
                                 self.table.with(id, |entry| entry.next_at = Some(look_at));
                                 continue;
                             }
+                            let (kept, problem) = match self.note(&job, &mut originals, &messages) {
+                                Ok(noted) => noted,
+                                Err(error) if self.delays(id, &error) => continue,
+                                Err(_) => return,
+                            };
                             is_full = has(&messages, ActResult::DestinationFull);
-                            job.step(&messages)
+                            job.step(&messages, kept, problem)
                         }
                         Ok(_) => Record::Paused { problem: Some("unexpected answer".to_owned()) },
                         Err(error) if error.condition() == Condition::EntityNotFound => {
@@ -341,7 +366,6 @@ impl Engine {
                             let delay = if is_last { DELAY } else { RETRY_TIME };
                             self.table.with(id, |entry| {
                                 entry.job.facts.problem = Some(error.detail().into());
-                                entry.is_step_open |= error.retryable();
                                 entry.next_at = Some(now.plus(delay));
                                 if is_last {
                                     entry.job.facts.state = JobState::Waiting;
@@ -361,15 +385,10 @@ impl Engine {
                 Record::Step(step) => step.tried,
                 _ => 0,
             };
-            if let Err(error) = self.table.write(id, &record) {
-                self.table.set_problem(id, error.detail());
-                if self.table.check().is_err() {
-                    // The state of the files is unknown until the next start.
-                    return;
-                }
-                let retry_at = now.plus(RETRY_TIME);
-                self.table.with(id, |entry| entry.next_at = Some(retry_at));
-                continue;
+            match self.table.write(id, &record) {
+                Ok(()) => {}
+                Err(error) if self.delays(id, &error) => continue,
+                Err(_) => return,
             }
             (retries, open) = (0, None);
             if is_full {
@@ -388,6 +407,15 @@ impl Engine {
                 });
             }
         }
+    }
+
+    /// Lets a job wait whose file could not be written. Returns false if the state of the files is
+    /// unknown until the next start.
+    fn delays(&self, id: JobId, error: &Rejection) -> bool {
+        self.table.set_problem(id, error.detail());
+        let retry_at = self.broker.now().plus(RETRY_TIME);
+        self.table.with(id, |entry| entry.next_at = Some(retry_at));
+        self.table.check().is_ok()
     }
 
     /// Lets a job make way until its destination may have room. After too many waits it pauses.
@@ -438,7 +466,7 @@ impl Engine {
     }
 
     /// Returns the entity of a job, if it is still the same.
-    fn entity(&self, job: &Job) -> Result<Entity, BrokerError> {
+    pub(crate) fn entity(&self, job: &Job) -> Result<Entity, BrokerError> {
         let path = &*job.facts.path;
         let entity = self.broker.entity(path)?;
         match entity.id() == job.entity {
@@ -447,27 +475,70 @@ impl Engine {
         }
     }
 
-    /// Completes the end of a job that has ended, unless that is done.
+    /// Completes the end of a job that has ended, unless that is done, and answers requests that
+    /// waited for that.
     fn spawn_end_if_due(self: &Rc<Self>, id: JobId) {
-        if self.table.with(id, |entry| entry.job.needs_completion()) == Some(true) {
+        let is_due = |entry: &mut Entry| entry.job.needs_completion() || !entry.pending.is_empty();
+        if self.table.with(id, is_due) == Some(true) {
             self.spawn_end(id);
+        }
+    }
+
+    /// Completes the end of a job if it has ended, and repeats that until it succeeds. Then answers
+    /// requests.
+    fn spawn_end(self: &Rc<Self>, id: JobId) {
+        let begin = |entry: &mut Entry| {
+            entry.is_busy = true;
+            Arc::clone(&entry.wake)
+        };
+        let Some(wake) = self.table.with(id, begin) else { return };
+        let engine = Rc::clone(self);
+        spawn_local(async move {
+            let mut is_logged = false;
+            while let Err(error) = engine.complete(id).await {
+                if !is_logged {
+                    tracing::error!(%error, job = %id, "the end of a job is delayed");
+                    is_logged = true;
+                }
+                if engine.table.check().is_err() {
+                    break;
+                }
+                let again_at = engine.broker.now().plus(RETRY_TIME);
+                while engine.broker.now() < again_at {
+                    engine.answer(id).await;
+                    engine.wait_or_wake(again_at, &wake).await;
+                }
+            }
+            engine.answer(id).await;
+            engine.table.with(id, |entry| entry.is_busy = false);
+            engine.has_changes.notify_one();
+        });
+    }
+
+    /// Answers the requests for a job that does not work.
+    async fn answer(&self, id: JobId) {
+        loop {
+            let pending = self.table.take_pending(id);
+            if pending.is_empty() {
+                return;
+            }
+            for (control, answer) in pending {
+                let answered = match control {
+                    JobControl::Undo => self.undo(id).await,
+                    _ => self.control(id, control),
+                };
+                answer.send(answered).ok();
+            }
         }
     }
 
     /// Completes the end of a job: its entity forgets the receipt, the trail gets the result, and
     /// its file loses the selection.
-    fn spawn_end(self: &Rc<Self>, id: JobId) {
-        self.table.with(id, |entry| entry.is_busy = true);
-        let engine = Rc::clone(self);
-        spawn_local(async move {
-            engine.complete(id).await;
-            engine.take_requests(id);
-            engine.table.with(id, |entry| entry.is_busy = false);
-        });
-    }
-
-    async fn complete(&self, id: JobId) {
-        let Some(job) = self.table.get(id) else { return };
+    async fn complete(&self, id: JobId) -> Result<(), BrokerError> {
+        let Some(job) = self.table.get(id).filter(Job::needs_completion) else { return Ok(()) };
+        let refuse = |rejection| self.broker.refuse(rejection, &job.facts.path);
+        self.table.check().map_err(refuse)?;
+        self.note_open_step(&job).await?;
         // Also a step without a line may have left a receipt.
         if job.facts.started_at.is_some()
             && let Ok(entity) = self.entity(&job)
@@ -487,56 +558,8 @@ impl Engine {
             self.broker.record_job_end(&job.facts, result).await;
             self.table.with(id, |entry| entry.is_end_recorded = true);
         }
-        self.table.compact(id);
-        self.has_changes.notify_one();
-    }
-
-    /// Selects the messages of the jobs in turn.
-    async fn select_all(self: Rc<Self>) {
-        loop {
-            let next = self.drafts.borrow_mut().pop_front();
-            let Some((id, draft)) = next else {
-                self.has_drafts.notified().await;
-                continue;
-            };
-            if self.table.state(id) != Some(JobState::Selecting) {
-                continue;
-            }
-            self.table.with(id, |entry| entry.is_busy = true);
-            if let Err(SelectionError::Broker(error)) = self.select(id, draft).await {
-                self.table.fail_selection(id, error.detail(), self.broker.now());
-            }
-            self.release(id);
-        }
-    }
-
-    async fn select(&self, id: JobId, draft: JobDraft) -> Result<(), SelectionError> {
-        let Some(mut job) = self.table.get(id) else { return Err(SelectionError::Cancelled) };
-        let path = Arc::clone(&job.facts.path);
-        let entity = self.broker.entity(&path)?.id();
-        let progress = |count: usize| {
-            self.table.with(id, |entry| entry.job.facts.progress.tried = count as u64);
-            self.take_requests(id);
-            self.table.state(id) == Some(JobState::Selecting)
-        };
-        let mut selector = Selector {
-            broker: &self.broker,
-            access: self.broker.full_access(),
-            job: &job.facts,
-            selected: Selected::default(),
-            progress: &progress,
-        };
-        selector.select(draft.selection).await?;
-        let selected = selector.selected;
-        if !progress(selected.sequences.len()) {
-            return Err(SelectionError::Cancelled);
-        }
-        let now = self.broker.now();
-        let (sequences, preview) = selected.into_preview(&job.facts, entity, now);
-        let line = job.select(entity, sequences.into(), preview);
-        let kept = self.table.make(job, &line);
-        kept.map_err(|error| self.broker.refuse(error, &path))?;
-        Ok(())
+        let written = self.release_export(&job).and_then(|()| self.table.compact(id));
+        written.map_err(|error| refuse(Rejection::server_busy(error.to_string())))
     }
 }
 

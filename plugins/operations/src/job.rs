@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use peeklock_core::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, JobStep};
+use peeklock_core::command::{ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, JobStep};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
 use peeklock_core::inspect::{
@@ -44,6 +44,10 @@ pub(crate) struct Job {
     ahead: BTreeSet<SequenceNumber>,
     /// Number of the last step.
     steps: u64,
+    /// Bytes that are reserved for its messages, so that it can be undone; 0 if it cannot.
+    pub(crate) undo_room: u64,
+    /// Bytes of these messages up to its last step, or of the messages that it puts back.
+    pub(crate) kept: u64,
     /// Bytes of its file.
     pub(crate) bytes: u64,
     /// Whether its file is without the selection.
@@ -70,6 +74,7 @@ impl Job {
             ended_at: None,
             preview: None,
             progress: JobProgress::default(),
+            undo_until: None,
         };
         Self {
             facts,
@@ -80,6 +85,8 @@ impl Job {
             waits: 0,
             ahead: BTreeSet::new(),
             steps: 0,
+            undo_room: 0,
+            kept: 0,
             bytes: 0,
             is_compact: false,
             is_damaged: false,
@@ -99,24 +106,27 @@ impl Job {
             breaks_locks: made.breaks_locks,
             rate: made.rate,
             trial: made.trial,
-            state: JobState::Ready,
+            state: if made.started_at.is_some() { JobState::Waiting } else { JobState::Ready },
             problem: None,
             created_at: made.created_at,
-            started_at: None,
+            started_at: made.started_at,
             ended_at: None,
             preview: Some(made.preview),
             progress: JobProgress::default(),
+            undo_until: None,
         };
         let (entity, sequences) = (made.entity, made.sequences.into());
         let mut job = Self {
             facts,
             entity,
             sequences,
-            refusal: None,
+            refusal: made.refusal,
             controls: 0,
             waits: 0,
             ahead: BTreeSet::new(),
             steps: 0,
+            undo_room: made.undo_room,
+            kept: made.kept,
             bytes: lines.end,
             is_compact: !is_live,
             is_damaged: false,
@@ -161,7 +171,8 @@ impl Job {
 
     fn matches_digest(&self) -> bool {
         let stored = self.facts.preview.as_ref().map(|preview| preview.digest);
-        stored == Some(digest(&self.facts, self.entity, &self.sequences))
+        let can_be_undone = self.undo_room > 0;
+        stored == Some(digest(&self.facts, self.entity, &self.sequences, can_be_undone))
     }
 
     /// Ends a job whose file is damaged.
@@ -181,7 +192,8 @@ impl Job {
     ) -> Record {
         (self.entity, self.sequences) = (entity, sequences);
         self.facts.progress = JobProgress::default();
-        self.facts.state = JobState::Ready;
+        let is_started = self.facts.started_at.is_some();
+        self.facts.state = if is_started { JobState::Waiting } else { JobState::Ready };
         let line = self.made(&preview, &self.sequences);
         self.facts.preview = Some(preview);
         line
@@ -199,6 +211,10 @@ impl Job {
             trial: facts.trial,
             created_at: facts.created_at.ticks(),
             preview: PreviewRecord::from(preview),
+            started_at: facts.started_at.map(Timestamp::ticks),
+            undo_room: self.undo_room,
+            kept: self.kept,
+            refusal: self.refusal.clone(),
             sequences: sequences.iter().map(|sequence| sequence.0).collect(),
         }))
     }
@@ -225,6 +241,7 @@ impl Job {
                 progress.done = progress.done.saturating_add(step.done);
                 progress.failed = progress.failed.saturating_add(failed);
                 self.steps = step.number;
+                self.kept = self.kept.max(step.kept);
                 facts.problem = step.refusal.clone();
                 self.refusal = self.refusal.take().or_else(|| step.refusal.clone());
                 if step.tried == 0 {
@@ -255,6 +272,25 @@ impl Job {
                 facts.problem = problem.as_deref().map(Box::from);
             }
         }
+    }
+
+    /// The job that this one undoes.
+    pub(crate) const fn undone(&self) -> Option<JobId> {
+        match &self.facts.deed {
+            Deed::PutBack(put_back) => Some(put_back.undone),
+            _ => None,
+        }
+    }
+
+    /// The job whose file of messages this one writes.
+    pub(crate) fn export(&self) -> JobId {
+        self.undone().unwrap_or(self.facts.id)
+    }
+
+    /// Whether it keeps its messages or puts messages back, so that it has to do with a file of
+    /// messages.
+    pub(crate) const fn has_export(&self) -> bool {
+        self.undo_room > 0 || self.undone().is_some()
     }
 
     /// Whether the job has a file with its selection.
@@ -291,13 +327,19 @@ impl Job {
             sequences: some.to_vec(),
             deed: facts.deed.clone(),
             breaks_locks: facts.breaks_locks,
+            kept: None,
         })
     }
 
     /// The line of a step. From the first message on for which the destination has no room, the
     /// messages count as not tried: the next step names them again (CON-17), and does not find messages
-    /// which have left.
-    pub(crate) fn step(&self, messages: &[ActedMessage]) -> Record {
+    /// which have left. `kept` are the bytes of kept messages, and `problem` is why some stay.
+    pub(crate) fn step(
+        &self,
+        messages: &[ActedMessage],
+        kept: u64,
+        problem: Option<&str>,
+    ) -> Record {
         let is_full = |message: &ActedMessage| message.result == ActResult::DestinationFull;
         let end = messages.iter().position(is_full).unwrap_or(messages.len());
         let (messages, rest) = messages.split_at_checked(end).unwrap_or((messages, &[]));
@@ -314,7 +356,8 @@ impl Job {
             done: messages.iter().filter(is_done).count() as u64,
             failures: failed.map(|failed| (failed.sequence.0, code(failed.result))).collect(),
             ahead: ahead.map(|message| message.sequence.0).collect(),
-            refusal: None,
+            refusal: problem.filter(|_| self.refusal.is_none()).map(Box::from),
+            kept,
         })
     }
 
@@ -328,6 +371,7 @@ impl Job {
             failures: sequences.iter().map(stays).collect(),
             ahead: Vec::new(),
             refusal: self.refusal.is_none().then(|| reason.into()),
+            kept: 0,
         })
     }
 
@@ -354,16 +398,13 @@ impl Job {
         let progress = &self.facts.progress;
         let mut failures = Vec::new();
         for record in all {
-            match record {
-                Record::Step(step) => failures.extend(&step.failures),
-                Record::Started { .. } => bytes.extend(record.line()),
-                _ => {}
+            if let Record::Step(step) = record {
+                failures.extend(&step.failures);
             }
         }
         failures.truncate(JOB_FAILURE_COUNT_MAX);
         let (number, tried, done) = (self.steps, progress.tried, progress.done);
-        let all_steps =
-            StepRecord { number, tried, done, failures, ahead: Vec::new(), refusal: None };
+        let all_steps = StepRecord { number, tried, done, failures, ..StepRecord::default() };
         bytes.extend(Record::Steps(all_steps).line());
         let end = all.iter().rfind(|record| matches!(record, Record::Ended { .. }));
         bytes.extend(end.map(Record::line).unwrap_or_default());

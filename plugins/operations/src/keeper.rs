@@ -35,12 +35,17 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Maximum number of open files: the directory, its lock, the reserve of the disk, and a file
-    /// that is read or written.
-    pub const FILES: usize = 10;
-    /// Maximum memory: selections of all jobs that have not ended, facts of all jobs, and a file
-    /// that is read.
-    pub const BYTES_MAX: u64 = 72 << 20;
+    /// Maximum number of open files: the directory, its lock, the reserve of the disk, files with
+    /// the messages that four jobs put back, and a file that is read or written.
+    pub const FILES: usize = 14;
+    /// Maximum memory: selections of all jobs that have not ended, facts of all jobs, a file that
+    /// is read, and messages that are kept or put back.
+    pub const BYTES_MAX: u64 = 112 << 20;
+    /// Maximum memory of messages of jobs that can be undone, for a broker without a data
+    /// directory.
+    pub const UNDO_MEMORY_MAX: u64 = 64 << 20;
+    /// Maximum bytes of the files of such messages.
+    pub const UNDO_BYTES_MAX: u64 = 256 << 20;
 
     /// Opens the jobs in a directory, which is created if it is missing.
     ///
@@ -55,13 +60,17 @@ impl Operations {
     /// # Errors
     /// A file cannot be read.
     pub fn on(disk: Arc<dyn Disk>) -> io::Result<Self> {
-        Ok(Self::new(Table::open(Shelf::Disk(disk), ENDED_BYTES_MAX)?))
+        Ok(Self::new(Table::open(Shelf::Disk(disk), ENDED_BYTES_MAX, Self::UNDO_BYTES_MAX)?))
     }
 
     /// Keeps jobs in memory, for a broker without a data directory.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::new(Table::new(Shelf::Memory(Mutex::default()), ENDED_MEMORY_MAX))
+        Self::new(Table::new(
+            Shelf::Memory(Arc::default()),
+            ENDED_MEMORY_MAX,
+            Self::UNDO_MEMORY_MAX,
+        ))
     }
 
     fn new(table: Table) -> Self {

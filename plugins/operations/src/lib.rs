@@ -10,10 +10,12 @@
 //! acted on once. An ended job keeps its counts and failures for a week.
 //!
 //! The modules in reading order: `job` (a job as the result of its lines), `record` (the lines),
-//! `selection` and `preview` (the dry run), `engine` (the thread), `table` (jobs in memory and their
-//! files), `shelf` (files), `keeper` (requests of the broker).
+//! `selection` and `preview` (the dry run), `export` (messages before their deeds), `engine` (the
+//! thread), `undo` (keeps messages and puts them back), `table` (jobs in memory and their files),
+//! `shelf` (files), `keeper` (requests of the broker).
 
 mod engine;
+mod export;
 mod job;
 mod keeper;
 mod preview;
@@ -21,5 +23,6 @@ mod record;
 mod selection;
 mod shelf;
 mod table;
+mod undo;
 
 pub use keeper::Operations;

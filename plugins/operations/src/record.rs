@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{ActResult, BodyEdit, Deed, Edit, NewInstant};
+use peeklock_core::command::{ActResult, BodyEdit, Deed, Edit, NewInstant, PutBack};
 use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
 use peeklock_core::inspect::{JobDigest, JobPreview, JobState};
 use peeklock_core::message::Overlay;
@@ -42,6 +42,18 @@ pub(crate) struct MadeRecord {
     pub(crate) trial: Option<u32>,
     pub(crate) created_at: i64,
     pub(crate) preview: PreviewRecord,
+    /// Instant of its start, for a job that undoes another one or has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) started_at: Option<i64>,
+    /// Bytes that are reserved for its messages, so that it can be undone; 0 if it cannot.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) undo_room: u64,
+    /// Bytes of these messages until now, or of the messages that it puts back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) kept: u64,
+    /// Why some of its messages stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refusal: Option<Box<str>>,
     /// The selection; empty once the job has ended.
     pub(crate) sequences: Vec<u64>,
 }
@@ -58,6 +70,7 @@ pub(crate) enum DeedRecord {
     RescheduleNow,
     Resubmit { to: Option<Box<str>>, edit: Option<EditRecord> },
     Move { to: Box<str>, edit: Option<EditRecord> },
+    PutBack { undone: String, deed: Option<Box<Self>> },
 }
 
 /// Changes of each message.
@@ -133,9 +146,12 @@ pub(crate) struct StepRecord {
     /// Messages of the next step that are done already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ahead: Vec<u64>,
-    /// Why the step was refused, for the first such step.
+    /// Why messages stay, for the first such step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<Box<str>>,
+    /// Bytes of the messages that are kept until now, in a job that can be undone or is an undo.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) kept: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +203,11 @@ pub(crate) fn read_lines(bytes: &[u8]) -> Lines {
     lines
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 const fn is_end(byte: &u8) -> bool {
     *byte == b'\n'
 }
@@ -235,6 +256,10 @@ impl From<&Deed> for DeedRecord {
             Deed::Move { to, edit } => {
                 Self::Move { to: to.clone(), edit: edit.as_ref().map(Into::into) }
             }
+            Deed::PutBack(put_back) => Self::PutBack {
+                undone: hex(put_back.undone.0),
+                deed: put_back.deed.as_ref().map(|deed| Box::new(deed.into())),
+            },
         }
     }
 }
@@ -256,6 +281,11 @@ impl From<DeedRecord> for Deed {
             DeedRecord::RescheduleNow => Self::Reschedule(NewInstant::Now),
             DeedRecord::Resubmit { to, edit } => Self::Resubmit { to, edit: edit.map(Into::into) },
             DeedRecord::Move { to, edit } => Self::Move { to, edit: edit.map(Into::into) },
+            DeedRecord::PutBack { undone, deed } => {
+                let undone = JobId::parse(&undone).unwrap_or(JobId(0));
+                let deed = deed.map(|deed| (*deed).into());
+                Self::PutBack(Box::new(PutBack { undone, deed, originals: Vec::new() }))
+            }
         }
     }
 }
@@ -278,7 +308,7 @@ impl From<&JobPreview> for PreviewRecord {
 }
 
 impl PreviewRecord {
-    fn into_preview(self) -> Option<JobPreview> {
+    fn into_preview(self, can_be_undone: bool) -> Option<JobPreview> {
         let refused = self.refused.into_iter().map(|(code, count)| Some((result(code)?, count)));
         Some(JobPreview {
             digest: JobDigest(u128::from_str_radix(&self.digest, 16).ok()?),
@@ -288,6 +318,7 @@ impl PreviewRecord {
             oldest_at: self.oldest.map(Timestamp::from_ticks),
             newest_at: self.newest.map(Timestamp::from_ticks),
             is_cut: self.is_cut,
+            can_be_undone,
             refused: refused.collect::<Option<_>>()?,
             reasons: self.reasons,
             samples: self.samples.into_iter().map(SequenceNumber).collect(),
@@ -306,6 +337,10 @@ pub(crate) struct Made {
     pub(crate) trial: Option<u32>,
     pub(crate) created_at: Timestamp,
     pub(crate) preview: JobPreview,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) undo_room: u64,
+    pub(crate) kept: u64,
+    pub(crate) refusal: Option<Box<str>>,
     pub(crate) sequences: Vec<SequenceNumber>,
 }
 
@@ -320,7 +355,11 @@ impl MadeRecord {
             rate: self.rate.max(1),
             trial: self.trial,
             created_at: Timestamp::from_ticks(self.created_at),
-            preview: self.preview.into_preview()?,
+            preview: self.preview.into_preview(self.undo_room > 0)?,
+            started_at: self.started_at.map(Timestamp::from_ticks),
+            undo_room: self.undo_room,
+            kept: self.kept,
+            refusal: self.refusal,
             sequences: self.sequences.into_iter().map(SequenceNumber).collect(),
         })
     }

@@ -1,17 +1,24 @@
 //! Selects the messages of a job. Nothing changes: listed numbers are looked up, conditions are
 //! searched for.
 
+use std::rc::Rc;
+use std::sync::Arc;
+
+use peeklock_core::command::{Command, Deed, Outcome};
 use peeklock_core::condition::Condition;
+use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
-use peeklock_core::ids::SequenceNumber;
+use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
     Found, Head, HeadPage, HeadQuery, HeadStart, HeadStates, Question, SearchOutput, SearchQuery,
     Where,
 };
-use peeklock_core::inspect::{JOB_MESSAGE_COUNT_MAX, JobFacts, JobSelection};
+use peeklock_core::inspect::{JOB_MESSAGE_COUNT_MAX, JobDraft, JobFacts, JobSelection, JobState};
 use peeklock_core::management::{Managed, Management};
-use peeklock_core::{Access, Broker};
+use peeklock_core::path::SubQueue;
+use peeklock_core::{Access, Broker, Entity};
 
+use crate::engine::Engine;
 use crate::preview::Selected;
 
 /// Maximum number of listed messages that are looked up at once.
@@ -158,4 +165,85 @@ impl Selector<'_> {
 
 fn head_sequence(head: &Head) -> SequenceNumber {
     head.facts.message.sequence
+}
+
+impl Engine {
+    /// Selects the messages of the jobs in turn.
+    pub(crate) async fn select_all(self: Rc<Self>) {
+        loop {
+            let next = self.drafts.borrow_mut().pop_front();
+            let Some((id, draft)) = next else {
+                self.has_drafts.notified().await;
+                continue;
+            };
+            if self.table.state(id) != Some(JobState::Selecting) {
+                continue;
+            }
+            self.table.with(id, |entry| entry.is_busy = true);
+            if let Err(SelectionError::Broker(error)) = self.select(id, draft).await {
+                self.table.fail_selection(id, error.detail(), self.broker.now());
+            }
+            self.release(id);
+        }
+    }
+
+    async fn select(&self, id: JobId, draft: JobDraft) -> Result<(), SelectionError> {
+        let Some(mut job) = self.table.get(id) else { return Err(SelectionError::Cancelled) };
+        let path = Arc::clone(&job.facts.path);
+        let at_path = self.broker.entity(&path)?;
+        let entity = at_path.id();
+        let progress = |count: usize| {
+            self.table.with(id, |entry| entry.job.facts.progress.tried = count as u64);
+            self.take_requests(id);
+            self.table.state(id) == Some(JobState::Selecting)
+        };
+        let mut selector = Selector {
+            broker: &self.broker,
+            access: self.broker.full_access(),
+            job: &job.facts,
+            selected: Selected::default(),
+            progress: &progress,
+        };
+        selector.select(draft.selection).await?;
+        let selected = selector.selected;
+        if !progress(selected.sequences.len()) {
+            return Err(SelectionError::Cancelled);
+        }
+        let now = self.broker.now();
+        let stays = stays_undoable(&at_path, &job.facts.deed).await?;
+        let room = selected.undo_room(&job.facts.deed).filter(|_| stays);
+        let room = room.filter(|room| self.table.reserve_export(id, *room));
+        job.undo_room = room.unwrap_or(0);
+        let (sequences, preview) = selected.into_preview(&job.facts, entity, now, room.is_some());
+        let line = job.select(entity, sequences.into(), preview);
+        if let Err(error) = self.table.make(job, &line) {
+            self.table.remove_export(id).ok();
+            return Err(self.broker.refuse(error, &path).into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether the entity is not a topic, and does not forward the messages that the deed has changed.
+async fn stays_undoable(entity: &Entity, deed: &Deed) -> Result<bool, BrokerError> {
+    let is_topic = entity.kind() == EntityKind::Topic;
+    if is_topic || entity.sub_queue() != SubQueue::Main {
+        return Ok(!is_topic);
+    }
+    let (of_main, of_dead_letters) = match entity.call(Command::Describe).await? {
+        Outcome::Described(queue) => {
+            let it = queue.description;
+            (it.forward_to, it.forward_dead_lettered_messages_to)
+        }
+        Outcome::SubscriptionDescribed(subscription) => {
+            let it = subscription.description;
+            (it.forward_to, it.forward_dead_lettered_messages_to)
+        }
+        _ => return Ok(false),
+    };
+    Ok(match deed {
+        Deed::DeadLetter { .. } => of_dead_letters.is_none(),
+        Deed::Undefer => of_main.is_none(),
+        _ => true,
+    })
 }

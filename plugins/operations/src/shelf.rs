@@ -4,18 +4,31 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use peeklock_core::store::journal::disk::Disk;
+use peeklock_core::store::journal::disk::{Disk, DiskFile};
 
 /// Maximum bytes of a file that is read.
 pub(crate) const FILE_BYTES_MAX: usize = 16 << 20;
 
-type Files = Mutex<BTreeMap<String, Vec<u8>>>;
+/// Bytes of each part of a file in memory, so that no file is copied when it grows.
+const PART_BYTES: usize = 4 << 10;
+
+type Files = Mutex<BTreeMap<String, MemoryFile>>;
 
 /// Named files. A change is durable when its call returns.
 pub(crate) enum Shelf {
     Disk(Arc<dyn Disk>),
-    Memory(Files),
+    Memory(Arc<Files>),
 }
+
+/// A file that is open for reading.
+pub(crate) enum OpenFile {
+    Disk(Arc<dyn DiskFile>),
+    Memory(Arc<Files>, String),
+}
+
+/// The parts of a file, all with [`PART_BYTES`] except the last one.
+#[derive(Default)]
+pub(crate) struct MemoryFile(Vec<Vec<u8>>);
 
 /// Error of a change.
 pub(crate) enum ShelfError {
@@ -27,6 +40,12 @@ pub(crate) enum ShelfError {
 
 impl ShelfError {
     pub(crate) const fn error(&self) -> &io::Error {
+        match self {
+            Self::Unchanged(error) | Self::Unknown(error) => error,
+        }
+    }
+
+    pub(crate) fn into_error(self) -> io::Error {
         match self {
             Self::Unchanged(error) | Self::Unknown(error) => error,
         }
@@ -60,9 +79,28 @@ impl Shelf {
             }
             Self::Memory(files) => {
                 let missing = || io::Error::from(io::ErrorKind::NotFound);
-                lock(files).get(name).cloned().ok_or_else(missing)
+                lock(files).get(name).map(|file| file.0.concat()).ok_or_else(missing)
             }
         }
+    }
+
+    /// Returns the length of a file; none if it does not exist.
+    pub(crate) fn length(&self, name: &str) -> io::Result<Option<u64>> {
+        match self {
+            Self::Disk(disk) => match disk.open(name).and_then(|file| file.length()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                length => length.map(Some),
+            },
+            Self::Memory(files) => Ok(lock(files).get(name).map(MemoryFile::length)),
+        }
+    }
+
+    /// Opens a file to read its parts.
+    pub(crate) fn open(&self, name: &str) -> io::Result<OpenFile> {
+        Ok(match self {
+            Self::Disk(disk) => OpenFile::Disk(disk.open(name)?),
+            Self::Memory(files) => OpenFile::Memory(Arc::clone(files), name.to_owned()),
+        })
     }
 
     /// Makes a file. After an error there is none, or a torn one.
@@ -80,7 +118,9 @@ impl Shelf {
                 file.sync().and_then(|()| disk.sync()).map_err(ShelfError::Unknown)
             }
             Self::Memory(files) => {
-                lock(files).insert(name.to_owned(), bytes.to_vec());
+                let mut file = MemoryFile::default();
+                file.extend(bytes);
+                lock(files).insert(name.to_owned(), file);
                 Ok(())
             }
         }
@@ -100,21 +140,26 @@ impl Shelf {
                 file.sync().map_err(ShelfError::Unknown)
             }
             Self::Memory(files) => {
-                lock(files).entry(name.to_owned()).or_default().extend_from_slice(bytes);
+                lock(files).entry(name.to_owned()).or_default().extend(bytes);
                 Ok(())
             }
         }
     }
 
-    /// Cuts the rest of a torn write off, and makes the lines before it durable.
-    pub(crate) fn mend(&self, name: &str, end: u64) -> io::Result<()> {
+    /// Cuts a file off at `end`, the end of its whole entries, and makes these durable.
+    pub(crate) fn mend(&self, name: &str, end: u64) -> Result<(), ShelfError> {
         match self {
             Self::Disk(disk) => {
-                let file = disk.open(name)?;
-                file.truncate(end)?;
-                file.sync()
+                let file = disk.open(name).map_err(ShelfError::Unchanged)?;
+                file.truncate(end).map_err(ShelfError::Unchanged)?;
+                file.sync().map_err(ShelfError::Unknown)
             }
-            Self::Memory(_) => Ok(()),
+            Self::Memory(files) => {
+                if let Some(file) = lock(files).get_mut(name) {
+                    file.truncate(end);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -133,6 +178,70 @@ impl Shelf {
     }
 }
 
-fn lock(files: &Files) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+impl OpenFile {
+    /// Its length in bytes.
+    pub(crate) fn length(&self) -> io::Result<u64> {
+        match self {
+            Self::Disk(file) => file.length(),
+            Self::Memory(files, name) => {
+                let missing = || io::Error::from(io::ErrorKind::NotFound);
+                lock(files).get(name).map(MemoryFile::length).ok_or_else(missing)
+            }
+        }
+    }
+
+    /// Reads up to `count` bytes from a place on; fewer only at the end of the file.
+    pub(crate) fn read_at(&self, at: u64, count: usize) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Disk(file) => {
+                let mut bytes = vec![0; count];
+                let count = file.read_at(&mut bytes, at)?;
+                bytes.truncate(count);
+                Ok(bytes)
+            }
+            Self::Memory(files, name) => {
+                Ok(lock(files).get(name).map(|file| file.read_at(at, count)).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl MemoryFile {
+    fn length(&self) -> u64 {
+        let full = self.0.len().saturating_sub(1) * PART_BYTES;
+        (full + self.0.last().map_or(0, Vec::len)) as u64
+    }
+
+    fn extend(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let is_full = |part: &Vec<u8>| part.len() >= PART_BYTES;
+            if self.0.last().is_none_or(is_full) {
+                self.0.push(Vec::with_capacity(PART_BYTES));
+            }
+            let Some(last) = self.0.last_mut() else { return };
+            let room = PART_BYTES.saturating_sub(last.len());
+            let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            last.extend_from_slice(now);
+            bytes = rest;
+        }
+    }
+
+    fn truncate(&mut self, end: u64) {
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        self.0.truncate(end.div_ceil(PART_BYTES));
+        if let Some(last) = self.0.get_mut(end / PART_BYTES) {
+            last.truncate(end % PART_BYTES);
+        }
+    }
+
+    fn read_at(&self, at: u64, count: usize) -> Vec<u8> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let parts = self.0.get(at / PART_BYTES..).unwrap_or_default();
+        let bytes = parts.iter().flatten().skip(at % PART_BYTES);
+        bytes.take(count).copied().collect()
+    }
+}
+
+fn lock(files: &Files) -> MutexGuard<'_, BTreeMap<String, MemoryFile>> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, JobId};
-use peeklock_core::inspect::{JobControl, JobFacts, JobFailurePage, JobState, unknown_job};
+use peeklock_core::inspect::{
+    JOB_UNDO_TIME, JobControl, JobFacts, JobFailurePage, JobState, unknown_job,
+};
 use peeklock_core::time::{TimeSpan, Timestamp};
 use tokio::sync::{Notify, oneshot};
 
 use crate::engine::Answer;
+use crate::export::{Contents, EXPORT, Export, Reader};
 use crate::job::{ENDED, Job, LIVE, failure_page, file_name, parse_file_name};
 use crate::record::{Record, read_lines};
 use crate::shelf::{Shelf, ShelfError};
@@ -20,12 +23,18 @@ use crate::shelf::{Shelf, ShelfError};
 const ENDED_COUNT_MAX: usize = 1_000;
 /// Time for which an ended job is kept (CON-21).
 pub(crate) const ENDED_TIME: TimeSpan = TimeSpan::from_days(7);
+/// Maximum number of jobs that keep messages, so that they can be undone (CON-20).
+const EXPORT_COUNT_MAX: usize = 256;
 
 pub(crate) struct Table {
     jobs: Mutex<BTreeMap<JobId, Entry>>,
     shelf: Shelf,
     /// Maximum bytes of the files of ended jobs.
     ended_bytes_max: u64,
+    /// Bytes of each job that can be undone: reserved, or after its end the bytes of its two files.
+    exports: Mutex<BTreeMap<JobId, u64>>,
+    /// Maximum sum of these.
+    export_bytes_max: u64,
     /// Why no file can be changed any more.
     failure: Mutex<Option<String>>,
     /// Gets a notice when the tasks of the thread have ended.
@@ -45,6 +54,8 @@ pub(crate) struct Entry {
     pub(crate) is_step_open: bool,
     /// Whether the audit trail has the end of the job.
     pub(crate) is_end_recorded: bool,
+    /// Whether the ended job has changed messages.
+    pub(crate) has_changed: bool,
 }
 
 impl Entry {
@@ -57,6 +68,7 @@ impl Entry {
             next_at: None,
             is_step_open: false,
             is_end_recorded: false,
+            has_changed: false,
         }
     }
 }
@@ -68,19 +80,25 @@ impl Entry {
 }
 
 impl Table {
-    pub(crate) fn new(shelf: Shelf, ended_bytes_max: u64) -> Self {
+    pub(crate) fn new(shelf: Shelf, ended_bytes_max: u64, export_bytes_max: u64) -> Self {
         Self {
             jobs: Mutex::default(),
             shelf,
             ended_bytes_max,
+            exports: Mutex::default(),
+            export_bytes_max,
             failure: Mutex::default(),
             ended: Mutex::default(),
         }
     }
 
     /// Reads all jobs.
-    pub(crate) fn open(shelf: Shelf, ended_bytes_max: u64) -> io::Result<Self> {
-        let table = Self::new(shelf, ended_bytes_max);
+    pub(crate) fn open(
+        shelf: Shelf,
+        ended_bytes_max: u64,
+        export_bytes_max: u64,
+    ) -> io::Result<Self> {
+        let table = Self::new(shelf, ended_bytes_max, export_bytes_max);
         let names = table.shelf.list()?;
         let mut files: Vec<_> = names.iter().filter_map(|name| parse_file_name(name)).collect();
         // The file of an ended job comes before the file that it replaces.
@@ -91,6 +109,7 @@ impl Table {
                 tracing::error!(%error, file, "the file of a job cannot be read, and is left alone");
             }
         }
+        table.open_exports(&names)?;
         Ok(table)
     }
 
@@ -115,7 +134,7 @@ impl Table {
             let problem = job.facts.problem.as_deref().unwrap_or_default();
             tracing::error!(problem, file = name, "a job has failed, since its file is damaged");
         } else if is_live {
-            self.shelf.mend(&name, end)?;
+            self.shelf.mend(&name, end).map_err(ShelfError::into_error)?;
         } else if !job.facts.state.is_end() {
             // The file that it should replace is still there.
             return Err(io::Error::other("it is not whole"));
@@ -204,7 +223,10 @@ impl Table {
     /// Makes waiting jobs run while fewer than `count_max` do, and returns them.
     pub(crate) fn next_to_run(&self, count_max: usize, now: Timestamp) -> Vec<JobId> {
         let mut jobs = lock(&self.jobs);
-        let running = jobs.values().filter(|entry| entry.is_busy && entry.job.has_live_file());
+        let runs = |entry: &&Entry| {
+            entry.is_busy && entry.job.has_live_file() && !entry.job.facts.state.is_end()
+        };
+        let running = jobs.values().filter(runs);
         let mut places: Vec<_> = running.map(|entry| entry.job.place()).collect();
         let may_run =
             |entry: &&mut Entry| entry.is_waiting() && entry.next_at.is_none_or(|at| at <= now);
@@ -229,14 +251,18 @@ impl Table {
         begun
     }
 
-    /// Makes the file of a job whose messages are selected.
+    /// Makes the file of a job whose messages are selected, and the job if it is an undo.
     pub(crate) fn make(&self, mut job: Job, line: &Record) -> Result<(), Rejection> {
         self.check()?;
         let bytes = line.line();
         job.bytes = bytes.len() as u64;
         let name = file_name(job.facts.id, LIVE);
         self.shelf.create(&name, &bytes).map_err(|error| self.refuse(&error))?;
-        self.with(job.facts.id, |entry| entry.job = job);
+        let mut jobs = lock(&self.jobs);
+        match jobs.get_mut(&job.facts.id) {
+            Some(entry) => entry.job = job,
+            None => drop(jobs.insert(job.facts.id, Entry::new(job))),
+        }
         Ok(())
     }
 
@@ -270,36 +296,28 @@ impl Table {
         });
     }
 
-    /// Replaces the file of an ended job by one without the selection.
-    pub(crate) fn compact(&self, id: JobId) {
-        if let Err(error) = self.try_compact(id) {
-            tracing::error!(%error, job = %id, "the file of an ended job stays as it is");
+    /// Replaces the file of an ended job by one without the selection. Then the job can be undone.
+    pub(crate) fn compact(&self, id: JobId) -> io::Result<()> {
+        let Some(job) = self.get(id).filter(Job::needs_completion) else { return Ok(()) };
+        let live = file_name(id, LIVE);
+        let lines = read_lines(&self.shelf.read(&live)?);
+        if let Some(line) = lines.unreadable {
+            return Err(io::Error::other(format!("line {line} cannot be read")));
         }
-    }
-
-    fn try_compact(&self, id: JobId) -> io::Result<()> {
-        let Some(job) = self.get(id) else { return Ok(()) };
-        if self.check().is_ok() && job.needs_completion() {
-            let live = file_name(id, LIVE);
-            let lines = read_lines(&self.shelf.read(&live)?);
-            if let Some(line) = lines.unreadable {
-                return Err(io::Error::other(format!("line {line} cannot be read")));
-            }
-            let bytes = job.ended_lines(&lines.records);
-            let name = file_name(id, ENDED);
-            // One of an earlier try.
-            self.shelf.remove(&name)?;
-            if let Err(error) = self.shelf.create(&name, &bytes) {
-                self.refuse(&error);
-                return Err(io::Error::other(error.error().to_string()));
-            }
-            self.shelf.remove(&live)?;
-            self.with(id, |entry| {
-                (entry.job.sequences, entry.job.is_compact) = (Arc::from([]), true);
-                entry.job.bytes = bytes.len() as u64;
-            });
+        let bytes = job.ended_lines(&lines.records);
+        let name = file_name(id, ENDED);
+        // One of an earlier try.
+        self.shelf.remove(&name)?;
+        if let Err(error) = self.shelf.create(&name, &bytes) {
+            self.refuse(&error);
+            return Err(error.into_error());
         }
-        Ok(())
+        self.shelf.remove(&live)?;
+        self.with(id, |entry| {
+            (entry.job.sequences, entry.job.is_compact) = (Arc::from([]), true);
+            entry.job.bytes = bytes.len() as u64;
+        });
+        self.offer_undo(id)
     }
 
     /// Removes ended jobs that are too old or too many.
@@ -312,7 +330,7 @@ impl Table {
     fn try_remove_old(&self, now: Timestamp) -> io::Result<()> {
         let mut ended: Vec<_> = lock(&self.jobs)
             .values()
-            .filter(|entry| !entry.job.has_live_file())
+            .filter(|entry| !entry.job.has_live_file() && entry.job.facts.undo_until.is_none())
             .filter_map(|entry| {
                 let job = &entry.job;
                 Some((job.facts.ended_at?, job.facts.id, job.bytes))
@@ -351,6 +369,142 @@ impl Table {
             Rejection::server_busy("the failures of the job cannot be read; the log has the reason")
         })?;
         Ok(failure_page(&read_lines(&bytes).records, skip, count_max))
+    }
+
+    /// Finds the files of messages of jobs. One without a job, whose file cannot be read either, is
+    /// removed.
+    fn open_exports(&self, names: &[String]) -> io::Result<()> {
+        for name in names {
+            let Some(id) = name.strip_suffix(EXPORT).and_then(JobId::parse) else { continue };
+            let is_known = self.get(id).is_some()
+                || self.undo_of(id).is_some()
+                || [LIVE, ENDED].iter().any(|end| names.contains(&file_name(id, end)));
+            if !is_known {
+                tracing::warn!(file = name, "messages without their job are removed");
+                self.shelf.remove(name)?;
+                continue;
+            }
+            lock(&self.exports).insert(id, self.length_of(name)?);
+            if self.get(id).is_some_and(|job| job.is_compact) {
+                self.offer_undo(id)?;
+            }
+        }
+        for id in self.ids_of(|job| job.undo_room > 0 && job.has_live_file() && !job.is_damaged) {
+            let room = self.get(id).map_or(0, |job| job.undo_room);
+            lock(&self.exports).insert(id, room);
+        }
+        Ok(())
+    }
+
+    fn length_of(&self, name: &str) -> io::Result<u64> {
+        Ok(self.shelf.length(name)?.unwrap_or(0))
+    }
+
+    /// Offers the undo of an ended job that has kept its messages.
+    fn offer_undo(&self, id: JobId) -> io::Result<()> {
+        if !lock(&self.exports).contains_key(&id) {
+            return Ok(());
+        }
+        let length = self.length_of(&file_name(id, EXPORT))?;
+        let bytes = self.with(id, |entry| {
+            let facts = &mut entry.job.facts;
+            facts.undo_until = facts.ended_at.map(|at| at.plus(JOB_UNDO_TIME));
+            entry.job.bytes
+        });
+        lock(&self.exports).insert(id, length.saturating_add(bytes.unwrap_or(0)));
+        Ok(())
+    }
+
+    /// Reserves room for the messages of a job. Returns whether there is enough.
+    pub(crate) fn reserve_export(&self, id: JobId, bytes: u64) -> bool {
+        let mut exports = lock(&self.exports);
+        let used = exports.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        let fits =
+            used.saturating_add(bytes) <= self.export_bytes_max && exports.len() < EXPORT_COUNT_MAX;
+        if fits {
+            exports.insert(id, bytes);
+        }
+        fits
+    }
+
+    /// Continues the file of messages of a job, or of the job that it undoes.
+    pub(crate) fn export(&self, job: &Job) -> Result<Export, Rejection> {
+        self.check()?;
+        Export::resume(&self.shelf, job.export(), job.kept).map_err(|error| match error {
+            ShelfError::Unchanged(error) => self.refuse_export(job.export(), &error),
+            ShelfError::Unknown(_) => self.refuse(&error),
+        })
+    }
+
+    /// Removes messages of a step of a job that was not carried out.
+    pub(crate) fn rewind_export(&self, export: &mut Export, job: &Job) -> Result<(), Rejection> {
+        self.check()?;
+        export.rewind(&self.shelf, job.kept).map_err(|error| self.refuse(&error))
+    }
+
+    /// Writes messages of a job.
+    pub(crate) fn write_export(&self, export: &mut Export) -> Result<(), Rejection> {
+        self.check()?;
+        export.write(&self.shelf).map_err(|error| self.refuse(&error))
+    }
+
+    pub(crate) fn length_of_export(&self, id: JobId) -> Result<u64, Rejection> {
+        self.length_of(&file_name(id, EXPORT)).map_err(|error| self.refuse_export(id, &error))
+    }
+
+    /// Reads the messages of a job that can be put back.
+    pub(crate) async fn contents(
+        &self,
+        id: JobId,
+        own_end: Option<u64>,
+    ) -> Result<(Reader, Contents), Rejection> {
+        let refuse = |error| self.refuse_export(id, &error);
+        let reader = Reader::open(&self.shelf, id).map_err(refuse)?;
+        let contents = reader.contents(own_end).await.map_err(refuse)?;
+        Ok((reader, contents))
+    }
+
+    /// Removes the messages of a job, if it has kept some. It cannot be undone any more.
+    pub(crate) fn remove_export(&self, id: JobId) -> io::Result<()> {
+        self.shelf.remove(&file_name(id, EXPORT))?;
+        lock(&self.exports).remove(&id);
+        self.with(id, |entry| entry.job.facts.undo_until = None);
+        Ok(())
+    }
+
+    /// Removes the messages of jobs whose time is up, unless an undo still needs them.
+    pub(crate) fn remove_old_exports(&self, now: Timestamp) {
+        for id in self.ids_of(|job| self.end_of_export(job).is_some_and(|end| end <= now)) {
+            let is_needed = self
+                .undo_of(id)
+                .is_some_and(|undo| !undo.facts.state.is_end() || undo.needs_completion());
+            if is_needed {
+                continue;
+            }
+            if let Err(error) = self.remove_export(id) {
+                tracing::error!(%error, job = %id, "the messages of an old job stay");
+            }
+        }
+    }
+
+    /// Instant from which the messages of a job are removed. If its own file is damaged, they stay
+    /// as long as an ended job.
+    pub(crate) fn end_of_export(&self, job: &Job) -> Option<Timestamp> {
+        let is_damaged = job.is_damaged && lock(&self.exports).contains_key(&job.facts.id);
+        let of_damaged = is_damaged.then(|| job.facts.created_at.plus(ENDED_TIME));
+        job.facts.undo_until.or(of_damaged)
+    }
+
+    /// The last job that undoes another one.
+    pub(crate) fn undo_of(&self, id: JobId) -> Option<Job> {
+        let jobs = lock(&self.jobs);
+        let undos = jobs.values().filter(|entry| entry.job.undone() == Some(id));
+        undos.map(|entry| &entry.job).max_by_key(|job| job.facts.created_at).cloned()
+    }
+
+    pub(crate) fn refuse_export(&self, id: JobId, error: &io::Error) -> Rejection {
+        tracing::error!(%error, job = %id, "the kept messages of a job cannot be read");
+        Rejection::server_busy(format!("the kept messages of job {id} cannot be read: {error}"))
     }
 
     /// Keeps the place that learns when the tasks of the thread have ended.

@@ -236,7 +236,7 @@ async fn a_cancelled_job_reports_a_step_without_a_line() {
     for number in 1..=MESSAGES as u64 {
         let step = Some(JobStep { job, number });
         let sequences = vec![SequenceNumber(99)];
-        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+        let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false, kept: None };
         let act = Management::Operate(OperatorCommand::Act(Box::new(act)));
         world.access.manage("q", act).await.unwrap();
     }

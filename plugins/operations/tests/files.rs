@@ -94,7 +94,9 @@ async fn a_torn_line_is_cut_off() {
     let (job, files) = paused(&memory).await;
     for torn in [&b"{\"ended\""[..], b"\0\0\0\0\"}}\n", b"\0"] {
         let torn = [&files[&live(job)][..], torn].concat();
-        let (world, disk) = start(&memory, &Files::from([(live(job), torn)])).await;
+        let mut torn_files = files.clone();
+        torn_files.insert(live(job), torn);
+        let (world, disk) = start(&memory, &torn_files).await;
         assert_eq!(world.job(job).await.state, JobState::Paused);
         world.stop().await;
         assert_eq!(disk.files(), files);
@@ -109,8 +111,10 @@ async fn foreign_files_are_left_alone() {
     let (job, files) = paused(&memory).await;
     let whole = files[&live(job)].clone();
     let other = |number: u128, end: &str| format!("{number:032x}{end}");
+    let messages = format!("{:032x}.undo", job.0);
     let kept = Files::from([
         (live(job), whole.clone()),
+        (messages.clone(), files[&messages].clone()),
         ("notes.job".to_owned(), b"x".to_vec()),
         ("README".to_owned(), b"x".to_vec()),
         (format!("{}.job", "A".repeat(32)), whole.clone()),

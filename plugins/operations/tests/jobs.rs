@@ -427,7 +427,7 @@ async fn jobs_without_room_make_way_for_others() {
         for number in 1..=8 {
             let step = Some(JobStep { job: JobId(number), number: 1 });
             let sequences = vec![SequenceNumber(99)];
-            let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false };
+            let act = Act { step, sequences, deed: Deed::Delete, breaks_locks: false, kept: None };
             let act = Management::Operate(OperatorCommand::Act(Box::new(act)));
             world.access.manage(path, act).await.unwrap();
         }

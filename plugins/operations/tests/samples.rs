@@ -82,8 +82,8 @@ async fn job_has_twenty_samples_of_messages_that_are_there() {
     world.stop().await;
 }
 
-/// CON-14, CON-16: samples show a deed as it is stored afterwards: an edited resubmit without the facts
-/// of the dead-lettering, and a move with them. A long body has its first 256 bytes.
+/// CON-14, CON-16: samples show a deed as it is stored afterwards: an edited resubmit without the
+/// facts of the dead-lettering, and a move with them. A long body has its first 256 bytes.
 #[tokio::test]
 async fn samples_are_as_the_messages_that_the_job_stores() {
     let world = start().await;

@@ -458,7 +458,7 @@ async fn job_needs_the_right_on_its_destination() {
     // CON-15: a client without a job has no such check, so it cannot send messages.
     let step = Some(JobStep { job: JobId(1), number: 1 });
     let sequences = vec![SequenceNumber(1)];
-    let act = Act { step, sequences, deed: move_to("closed"), breaks_locks: false };
+    let act = Act { step, sequences, deed: move_to("closed"), breaks_locks: false, kept: None };
     let act = OperatorCommand::Act(Box::new(act));
     let managed = world.access.manage("q", Management::Operate(act.clone())).await;
     assert_eq!(managed.unwrap_err().condition(), Condition::InvalidOperation);

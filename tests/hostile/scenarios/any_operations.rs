@@ -260,10 +260,11 @@ fn body(name: &str, values: &mut Values) -> Json {
         "createJob" => json!({ "path": values.queue(), "draft": values.job() }),
         "controlJob" => {
             let digest = format!("{:032x}", values.below(9));
-            let control = match values.below(4) {
+            let control = match values.below(5) {
                 0 => json!({ "start": { "digest": digest } }),
                 1 => json!({ "pause": {} }),
                 2 => json!({ "resume": {} }),
+                3 => json!({ "undo": {} }),
                 _ => json!({ "cancel": {} }),
             };
             json!({ "job": format!("{count:032x}"), "control": control })

@@ -247,7 +247,7 @@ impl Admin {
     /// # client.admin().create_queue("orders").await?;
     /// let poison = client.sender("orders")?.send(Message::new("not an order")).await?;
     /// let deed = Deed::DeadLetter { reason: Some("NotAnOrder".into()), description: None };
-    /// let act = Act { step: None, sequences: vec![poison], deed, breaks_locks: false };
+    /// let act = Act { step: None, sequences: vec![poison], deed, breaks_locks: false, kept: None };
     /// let acted = client.admin().act("orders", act).await?;
     /// assert_eq!(acted.first().map(|message| message.result), Some(ActResult::Done));
     /// # Ok(())
@@ -327,7 +327,7 @@ impl Admin {
         self.job_of(path, Management::CreateJob(Box::new(draft))).await
     }
 
-    /// Starts, pauses, resumes or cancels a job (CON-19). The change is durable.
+    /// Starts, pauses, resumes, cancels or undoes a job (CON-19). The change is durable.
     ///
     /// # Errors
     /// `EntityNotFound` for an unknown job; `InvalidOperation` in another state; `UpdateConflict`

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use peeklock_core::command::{
-    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, Edit, JobStep, NewInstant,
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, Edit, JobStep, NewInstant, PutBack,
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
@@ -100,6 +100,12 @@ pub enum DeedForm {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edit: Option<Box<EditForm>>,
     },
+    /// Puts messages back as they were before another job; only in a job that undoes that one.
+    PutBack {
+        /// The job that is undone.
+        #[cfg_attr(feature = "schema", schema(value_type = String))]
+        job: Guid,
+    },
 }
 
 /// Results for the messages of a step, in the order of the request.
@@ -131,6 +137,7 @@ impl TryFrom<ActForm> for Act {
             sequences: form.sequence_numbers.into_iter().map(SequenceNumber).collect(),
             deed: form.deed.try_into()?,
             breaks_locks: form.break_locks,
+            kept: None,
         })
     }
 }
@@ -186,6 +193,10 @@ impl TryFrom<DeedForm> for Deed {
                 Self::Resubmit { to: to.map(Into::into), edit: edit_of(edit)? }
             }
             DeedForm::Move { to, edit } => Self::Move { to: to.into(), edit: edit_of(edit)? },
+            DeedForm::PutBack { job: Guid(undone) } => {
+                let undone = JobId(undone);
+                Self::PutBack(Box::new(PutBack { undone, deed: None, originals: Vec::new() }))
+            }
         })
     }
 }
@@ -215,6 +226,7 @@ impl From<Deed> for DeedForm {
                 Self::Resubmit { to: to.map(Into::into), edit: form(edit) }
             }
             Deed::Move { to, edit } => Self::Move { to: to.into(), edit: form(edit) },
+            Deed::PutBack(put_back) => Self::PutBack { job: Guid(put_back.undone.0) },
         }
     }
 }

@@ -43,7 +43,7 @@ export class Holders {
 
   /**
    * Changes the state of a job; resolves to the job (CON-19). `control` is `{ start: { digest } }`, `{ pause: {} }`,
-   * `{ resume: {} }` or `{ cancel: {} }`.
+   * `{ resume: {} }`, `{ cancel: {} }` or `{ undo: {} }`.
    */
   async controlJob(job, control) {
     return (await this.#connection.request("controlJob", { job, control })).findings.job;

@@ -1369,7 +1369,9 @@ export type Deed =
   /** Only in a job; `to` is by default the entity in which each message was dead-lettered. */
   | { resubmit: { to?: string; edit?: MessageEdit } }
   /** Only in a job: to another queue, topic or subscription. */
-  | { move: { to: string; edit?: MessageEdit } };
+  | { move: { to: string; edit?: MessageEdit } }
+  /** Only in the job that undoes another one. */
+  | { putBack: { job: string } };
 
 /** Changes of each message that a job sends, the same for all. Null unsets a property. */
 export interface MessageEdit {
@@ -1434,7 +1436,9 @@ export type JobControl =
   | { start: { digest: string } }
   | { pause: Record<string, never> }
   | { resume: Record<string, never> }
-  | { cancel: Record<string, never> };
+  | { cancel: Record<string, never> }
+  /** Undoes a job that has ended; the answer is the job that does it. */
+  | { undo: Record<string, never> };
 
 /** Job: one change of many messages. */
 export interface Job {
@@ -1451,6 +1455,8 @@ export interface Job {
   readonly createdAtUtc: string;
   readonly startedAtUtc?: string;
   readonly endedAtUtc?: string;
+  /** Instant until which the ended job can be undone. */
+  readonly undoUntilUtc?: string;
   /** Messages that were tried; until the preview is ready, that were selected. */
   readonly tried: number;
   readonly done: number;
@@ -1467,6 +1473,8 @@ export interface Job {
     readonly newestUtc?: string;
     /** Whether more messages meet the conditions than the job takes. */
     readonly cut?: boolean;
+    /** Whether the job can be undone for 24 h after its end. */
+    readonly undoable?: boolean;
     /** Messages that the deed would leave alone now. */
     readonly refused: { readonly result: ActedMessage["result"]; readonly count: number }[];
     /** Messages by dead-letter reason, at most 20. */
@@ -1523,7 +1531,7 @@ export class Holders {
   act(path: string, act: Act): Promise<ActedMessage[]>;
   /** Makes a job: resolves to the job, which selects its messages first. Nothing changes before its start. */
   createJob(path: string, draft: JobDraft): Promise<Job>;
-  /** Starts, pauses, resumes or cancels a job; resolves to the job. */
+  /** Starts, pauses, resumes, cancels or undoes a job; resolves to the job, or to the one that undoes it. */
   controlJob(job: string, control: JobControl): Promise<Job>;
   /** Forgets the last step of a job that has ended. */
   forgetJob(path: string, job: string): Promise<void>;

@@ -45,22 +45,18 @@ impl ActOnMessages for Queue {
         step: &mut StepOutput,
     ) -> Result<Vec<ActedMessage>, Rejection> {
         self.refuse_deed(sub_queue, &act.deed)?;
+        if let Deed::PutBack(put_back) = &act.deed {
+            return self.put_back(&act.sequences, put_back, ctx, step);
+        }
         if let Deed::Reschedule(to) = act.deed {
             let slots = act.sequences.iter().filter_map(|sequence| self.slots.get(*sequence));
             let scheduled = slots.filter(|slot| slot.state == SlotState::Scheduled);
             refuse_endless(to, scheduled, ctx.now)?;
         }
-        let verdict = match &act.deed {
-            Deed::DeadLetter { reason, description } => {
-                intake::refuse_without_room(ctx)?;
-                verdict(reason.as_deref(), description.as_deref(), ctx)?
-            }
-            Deed::Delete
-            | Deed::Undefer
-            | Deed::Reschedule(_)
-            | Deed::Resubmit { .. }
-            | Deed::Move { .. } => None,
-        };
+        if matches!(act.deed, Deed::DeadLetter { .. }) {
+            intake::refuse_without_room(ctx)?;
+        }
+        let verdict = verdict(&act.deed, ctx)?;
         let messages = act.sequences.iter().map(|sequence| {
             let sequence = *sequence;
             let judged = self.judge_deed(sub_queue, sequence, act, verdict.as_ref(), ctx);
@@ -98,7 +94,8 @@ impl Queue {
             | Deed::DeadLetter { .. }
             | Deed::Reschedule(_)
             | Deed::Resubmit { .. }
-            | Deed::Move { .. } => return Ok(()),
+            | Deed::Move { .. }
+            | Deed::PutBack(_) => return Ok(()),
         };
         let (path, suffix) = (self.path(), sub_queue.suffix());
         Err(Rejection::invalid_operation(format!("`{path}{suffix}`: {problem}")))
@@ -126,6 +123,8 @@ impl Queue {
         }
         let is_state_right = match act.deed {
             Deed::Delete => true,
+            // It judges its messages itself.
+            Deed::PutBack(_) => false,
             Deed::DeadLetter { .. } => slot.state != SlotState::Scheduled,
             Deed::Undefer => slot.state == SlotState::Deferred,
             Deed::Reschedule(_) => slot.state == SlotState::Scheduled,
@@ -144,12 +143,17 @@ impl Queue {
         if refuse_large_header(&slot, verdict, 0, ctx).is_err() {
             return Err(ActResult::TooLarge);
         }
+        if let Some(kept) = &act.kept
+            && kept.get(&sequence) != Some(&self.record(sequence, &slot))
+        {
+            return Err(ActResult::Busy);
+        }
         Ok(slot)
     }
 
     /// Whether an unlocked message is durable, and neither about to leave nor to be removed with
     /// its expired session.
-    fn is_at_rest(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
+    pub(super) fn is_at_rest(&self, sequence: SequenceNumber, slot: &Slot) -> bool {
         if slot.is_in_flight() || slot.is_transferring() {
             return false;
         }
@@ -200,6 +204,7 @@ impl Queue {
                 Change::Rescheduled { sequence, at, expires_at: expiry_at(slot, at) }
             }
             Deed::Resubmit { .. } | Deed::Move { .. } => return ActResult::Leaving,
+            Deed::PutBack(_) => return ActResult::WrongState,
         };
         self.change(change, Durability::Sync, ctx, step);
         ActResult::Done
@@ -235,12 +240,11 @@ pub(crate) fn refuse_endless<'s>(
     }
 }
 
-/// Returns the properties that dead-lettering sets, as if a receiver had given them (SET-06).
-fn verdict(
-    reason: Option<&str>,
-    description: Option<&str>,
-    ctx: &Ctx<'_>,
-) -> Result<Option<Overlay>, Rejection> {
+/// Returns the properties that a deed sets if it dead-letters, as if a receiver had given them
+/// (SET-06).
+pub(super) fn verdict(deed: &Deed, ctx: &Ctx<'_>) -> Result<Option<Overlay>, Rejection> {
+    let Deed::DeadLetter { reason, description } = deed else { return Ok(None) };
+    let (reason, description) = (reason.as_deref(), description.as_deref());
     match Settlement::dead_letter(reason, description, &[], ctx.limits)? {
         Settlement::DeadLetter { properties } => Ok(properties),
         Settlement::Complete

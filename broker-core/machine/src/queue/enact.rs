@@ -72,6 +72,12 @@ impl Queue {
                 self.alter(*sequence, |slot| slot.state = SlotState::Active);
                 self.mark_in_flight(*sequence, stage);
             }
+            Change::PutBack { sequence, slot, session, .. } => {
+                let (sequence, session) = (*sequence, session.as_deref());
+                self.take(sequence);
+                self.insert(sequence, *slot, session);
+                self.mark_in_flight(sequence, stage);
+            }
             Change::Rescheduled { sequence, at, expires_at } => {
                 if let Some(slot) = self.slots.get(*sequence) {
                     self.schedule.remove(slot.enqueued_at, *sequence);

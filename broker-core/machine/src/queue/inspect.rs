@@ -56,6 +56,9 @@ impl Queue {
                 Excerpt::SessionState(session.and_then(|session| self.state_facts(session)))
             }
             Inquiry::Timeline(query) => self.inspect_timeline(sub_queue, query)?,
+            Inquiry::Originals { sequences, step } => {
+                self.originals(sub_queue, sequences, *step, now)
+            }
         })
     }
 
@@ -81,6 +84,10 @@ impl Queue {
                 work_to_examine(all, EXAMINED_MAX) + all.min(u64::from(query.count_max))
             }
             Inquiry::SessionState { .. } => 1,
+            Inquiry::Originals { sequences, .. } => {
+                let count = sequences.len() as u64;
+                count + self.tally.overlay_bound(count)
+            }
             Inquiry::Timeline(query) => match query.of {
                 TimelineOf::Scheduled => work_to_count(self.schedule.len()),
                 TimelineOf::Expiring => work_to_examine(self.expiry.len(), LOOKED_UP_MAX),

@@ -47,6 +47,7 @@ mod lock;
 mod operator;
 mod outbox;
 mod overlay_histogram;
+mod put_back;
 mod receive;
 mod records;
 mod retry;

@@ -9,7 +9,7 @@ use crate::change::codec::{
 };
 use crate::change::{Change, Durability, PreviousLocation};
 use crate::ids::SequenceNumber;
-use crate::message::Overlay;
+use crate::message::{Content, Overlay};
 use crate::path::SubQueue;
 use crate::record::Batch;
 use crate::slot::SlotState;
@@ -74,6 +74,9 @@ impl Queue {
             | Change::Undeferred { sequence }
             | Change::Rescheduled { sequence, .. } => {
                 self.write_slot(*sequence, [None, None], batch)
+            }
+            Change::PutBack { sequence, content, overlays, stale_count, .. } => {
+                self.write_original(*sequence, content.as_ref(), overlays, *stale_count, batch);
             }
             Change::Abandoned { sequence, overlay, .. }
             | Change::Deferred { sequence, overlay, .. } => {
@@ -143,6 +146,34 @@ impl Queue {
         let first = usize::from(slot.overlay_count).saturating_sub(added);
         for (index, overlay) in (first..).zip(overlays.into_iter().flatten()) {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
+            let key = overlay_key(self.id, sequence, index);
+            batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
+        }
+    }
+
+    /// Writes a message that is put back.
+    fn write_original(
+        &self,
+        sequence: SequenceNumber,
+        content: Option<&Content>,
+        overlays: &[Overlay],
+        stale_count: u16,
+        batch: &mut Batch,
+    ) {
+        let Some(slot) = self.slots.get(sequence) else { return };
+        let Some(content) = content else {
+            self.write_slot(sequence, [None, None], batch);
+            for index in (slot.overlay_count..).take(usize::from(stale_count)) {
+                batch.delete(&overlay_key(self.id, sequence, index));
+            }
+            return;
+        };
+        let session = self.record_text(sequence, slot);
+        let key = slot_key(self.id, sequence);
+        batch.put_with_content(&key, content.as_bytes().clone(), |value| {
+            codec::write_slot(slot, session, value);
+        });
+        for (index, overlay) in (0..).zip(overlays) {
             let key = overlay_key(self.id, sequence, index);
             batch.put_with_content(&key, overlay.as_bytes().clone(), |_| {});
         }

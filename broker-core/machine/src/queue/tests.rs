@@ -7,6 +7,7 @@ mod inspect;
 mod inspect_rows;
 mod leaving;
 mod operator;
+mod put_back;
 mod sending;
 mod weighed;
 
@@ -36,6 +37,8 @@ struct Stand {
     limits: Limits,
     now: Timestamp,
     stage: u64,
+    /// Bytes that count for the quota.
+    stored_bytes: u64,
     /// Slots visited and effects issued in the last turn.
     looks: u64,
     effects: Vec<Effect>,
@@ -68,6 +71,7 @@ impl Stand {
             limits,
             now,
             stage: 0,
+            stored_bytes: 0,
             looks: 0,
             effects: Vec::new(),
             moves: 0,
@@ -107,7 +111,7 @@ impl Stand {
         let mut ctx = Ctx {
             now: self.now,
             stage: StageNumber(self.stage),
-            stored_bytes: 0,
+            stored_bytes: self.stored_bytes,
             room: Reserved::Granted,
             remaining: crate::RemainingCapacity::ALL,
             limits: &self.limits,

@@ -34,7 +34,11 @@ impl ActOnMessages for Topic {
     ) -> Result<Vec<ActedMessage>, Rejection> {
         match act.deed {
             Deed::Delete | Deed::Reschedule(_) => {}
-            Deed::DeadLetter { .. } | Deed::Undefer | Deed::Resubmit { .. } | Deed::Move { .. } => {
+            Deed::DeadLetter { .. }
+            | Deed::Undefer
+            | Deed::Resubmit { .. }
+            | Deed::Move { .. }
+            | Deed::PutBack(_) => {
                 return Err(Rejection::invalid_operation(format!(
                     "topic `{}` holds only scheduled messages; delete or reschedule them, or act \
                      on messages of a subscription",
@@ -77,7 +81,8 @@ impl Topic {
             | Deed::DeadLetter { .. }
             | Deed::Undefer
             | Deed::Resubmit { .. }
-            | Deed::Move { .. } => {
+            | Deed::Move { .. }
+            | Deed::PutBack(_) => {
                 step.bytes_freed += u64::from(slot.size);
                 let overlay_count = slot.overlay_count;
                 Change::Removed { sequence, overlay_count, reason: Removal::Cancelled }

@@ -58,6 +58,7 @@ impl Topic {
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::Undeferred { .. }
+            | Change::PutBack { .. }
             | Change::DeadLettered { .. }
             | Change::Departed { .. } => {
                 self.with_outbox(self.usage.created_at, |outbox| outbox.enact(change, stage));

@@ -59,7 +59,8 @@ impl Topic {
             Inquiry::Timeline(_)
             | Inquiry::Locks(_)
             | Inquiry::Sessions(_)
-            | Inquiry::SessionState { .. } => Err(self.refuse_inquiry()),
+            | Inquiry::SessionState { .. }
+            | Inquiry::Originals { .. } => Err(self.refuse_inquiry()),
         }
     }
 
@@ -71,7 +72,10 @@ impl Topic {
                 work_to_examine(self.slots.len() as u64, EXAMINED_MAX) + count.min(ROW_WORK_MAX)
             }
             Inquiry::Timeline(_) => work_to_count(self.schedule.len()),
-            Inquiry::Locks(_) | Inquiry::Sessions(_) | Inquiry::SessionState { .. } => 1,
+            Inquiry::Locks(_)
+            | Inquiry::Sessions(_)
+            | Inquiry::SessionState { .. }
+            | Inquiry::Originals { .. } => 1,
         };
         own.max(self.outbox.as_ref().map_or(1, |outbox| outbox.work_of_inquiry(inquiry)))
     }

@@ -67,6 +67,7 @@ impl Topic {
             | Change::Abandoned { .. }
             | Change::Deferred { .. }
             | Change::Undeferred { .. }
+            | Change::PutBack { .. }
             | Change::DeadLettered { .. }
             | Change::Departed { .. } => {
                 if let Some(outbox) = &self.outbox {

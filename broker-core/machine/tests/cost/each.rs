@@ -216,10 +216,12 @@ fn counted(command: &Command) -> (u64, u64) {
                         (edit.changes.as_bytes().len() + body) as u64
                     })
                 }
-                Deed::Delete | Deed::Undefer | Deed::Reschedule(_) => 0,
+                Deed::Delete | Deed::Undefer | Deed::Reschedule(_) | Deed::PutBack(_) => 0,
             };
             let count = act.sequences.len() as u64;
-            (count, 16 * count + texts)
+            let kept = act.kept.iter().flat_map(|kept| kept.values());
+            let kept: u64 = kept.map(|record| 16 + record.len() as u64).sum();
+            (count, 16 * count + texts + kept)
         }
         Command::Settle { settlement, .. } => (1, overlay(settlement)),
         Command::Check { operation: one } => (1, operation(one).1),

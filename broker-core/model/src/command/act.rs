@@ -1,6 +1,7 @@
 //! One step of an operator's job: a deed on messages of a sub-queue that are named by number
 //! (CON-12, CON-15). The console and the command line send it to an entity; a job repeats it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +36,9 @@ pub struct Act {
     pub deed: Deed,
     /// Whether locks of others are broken, uncounted. Otherwise a locked message is left alone.
     pub breaks_locks: bool,
+    /// Records of messages that a job keeps, so that it can be undone (CON-20). A message with
+    /// another record, or without one here, stays. Absent if any message may change.
+    pub kept: Option<BTreeMap<SequenceNumber, Bytes>>,
 }
 
 /// Identity of a step. The steps of a job have ascending numbers.
@@ -80,6 +84,31 @@ pub enum Deed {
         /// Changes on the way.
         edit: Option<Arc<Edit>>,
     },
+    /// Puts messages back as they were before another job (CON-20). Only a job does this.
+    PutBack(Box<PutBack>),
+}
+
+/// Messages of a step that puts them back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PutBack {
+    /// The job that is undone.
+    pub undone: JobId,
+    /// Its deed; absent in the description of a job. A message that exists returns only if it is
+    /// still as the deed left it.
+    pub deed: Option<Deed>,
+    /// The messages, in the order of the numbers of the step; empty in the description of a job.
+    pub originals: Vec<Original>,
+}
+
+/// A message before the deed of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Original {
+    /// Its slot and session, as its record has them.
+    pub record: Bytes,
+    /// Its content, if the deed has removed it.
+    pub content: Option<Bytes>,
+    /// Its overlays, if the deed has removed it.
+    pub overlays: Vec<Bytes>,
 }
 
 /// Changes of each message that a job sends, the same for all (CON-16). Everything else stays byte
@@ -151,8 +180,8 @@ pub enum ActResult {
     NoDestination,
     /// The status of the destination forbids sending.
     DestinationDisabled,
-    /// The destination, or the broker, has no room for the message, or does not take it at present. A
-    /// job waits for it.
+    /// The destination, or the broker, has no room for the message, or does not take it at present.
+    /// A job waits for it.
     DestinationFull,
     /// The destination takes no message of this size.
     DestinationTooSmall,
@@ -202,6 +231,15 @@ impl Edit {
     pub fn bytes(&self) -> u64 {
         let body = self.body.as_ref().map_or(0, |body| body.as_bytes().len() as u64);
         u64::from(self.changes.size_bytes()) + body
+    }
+}
+
+impl Original {
+    /// Bytes of its parts.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let overlays: usize = self.overlays.iter().map(Bytes::len).sum();
+        (self.record.len() + self.content.as_ref().map_or(0, Bytes::len) + overlays) as u64
     }
 }
 
@@ -264,11 +302,18 @@ impl Deed {
             Self::Resubmit { edit, .. } | Self::Move { edit, .. } => {
                 edit.as_ref().map_or(0, |edit| edit.bytes())
             }
+            Self::PutBack(put_back) => put_back.originals.iter().map(Original::bytes).sum(),
             Self::Delete | Self::Undefer | Self::Reschedule(_) => 0,
         }
     }
 
-    /// Whether the deed sends each message to a destination, so that only a job does it.
+    /// Whether only a job does it.
+    #[must_use]
+    pub const fn is_of_jobs(&self) -> bool {
+        self.sends() || matches!(self, Self::PutBack(_))
+    }
+
+    /// Whether the deed sends each message to a destination.
     #[must_use]
     pub const fn sends(&self) -> bool {
         matches!(self, Self::Resubmit { .. } | Self::Move { .. })
@@ -280,7 +325,11 @@ impl Deed {
         match self {
             Self::Resubmit { to, .. } => to.as_deref(),
             Self::Move { to, .. } => Some(to),
-            Self::Delete | Self::DeadLetter { .. } | Self::Undefer | Self::Reschedule(_) => None,
+            Self::Delete
+            | Self::DeadLetter { .. }
+            | Self::Undefer
+            | Self::Reschedule(_)
+            | Self::PutBack(_) => None,
         }
     }
 
@@ -289,7 +338,11 @@ impl Deed {
     pub const fn edit(&self) -> Option<&Arc<Edit>> {
         match self {
             Self::Resubmit { edit, .. } | Self::Move { edit, .. } => edit.as_ref(),
-            Self::Delete | Self::DeadLetter { .. } | Self::Undefer | Self::Reschedule(_) => None,
+            Self::Delete
+            | Self::DeadLetter { .. }
+            | Self::Undefer
+            | Self::Reschedule(_)
+            | Self::PutBack(_) => None,
         }
     }
 }

@@ -318,18 +318,25 @@ fn state_cost(state: &Bytes) -> Cost {
     Cost { stored: Some(stored_state(state)), ..Cost::of_bytes(state.len() as u64) }
 }
 
-/// Cost of a step of an operator. Only reason and description of dead letters need storage: each
-/// message gets its own.
+/// Cost of a step of an operator. Reason and description of dead letters need storage, since each
+/// message gets its own, and messages that are put back.
 fn act_cost(act: &Act) -> Cost {
     let count = act.sequences.len() as u64;
     let text = act.deed.text_bytes();
-    let stored = matches!(act.deed, Deed::DeadLetter { .. }).then(|| Stored {
-        bytes: count
-            .saturating_mul(text.saturating_add(RECORD_OVERHEAD_BYTES))
-            .saturating_add(RECORD_OVERHEAD_BYTES),
-        published: 0,
-    });
-    let bytes = count.saturating_mul(ACTED_BYTES).saturating_add(text);
+    let overhead = count.saturating_add(1).saturating_mul(RECORD_OVERHEAD_BYTES);
+    let stored = match &act.deed {
+        Deed::DeadLetter { .. } => Some(count.saturating_mul(text).saturating_add(overhead)),
+        Deed::PutBack(put_back) => {
+            let overlays = put_back.originals.iter().map(|original| original.overlays.len() as u64);
+            let of_overlays = overlays.sum::<u64>().saturating_mul(RECORD_OVERHEAD_BYTES);
+            Some(text.saturating_add(overhead).saturating_add(of_overlays))
+        }
+        _ => None,
+    };
+    let stored = stored.map(|bytes| Stored { bytes, published: 0 });
+    let kept = act.kept.iter().flat_map(|kept| kept.values()).map(|record| record.len() as u64);
+    let of_kept = kept.fold(0, |sum: u64, bytes| sum.saturating_add(bytes + ACTED_BYTES));
+    let bytes = count.saturating_mul(ACTED_BYTES).saturating_add(text).saturating_add(of_kept);
     Cost { bytes, stored, ..Cost::of_count(act.sequences.len()) }
 }
 
@@ -345,6 +352,10 @@ fn inspected_bytes(inquiry: &Inquiry) -> u64 {
     match inquiry {
         Inquiry::Heads(HeadQuery { count_max, .. }) => {
             (INSPECTED_ROW_BYTES + PEEKED_BYTES) * u64::from((*count_max).min(ROW_COUNT_MAX))
+        }
+        Inquiry::Originals { sequences, .. } => {
+            let count = u64::try_from(sequences.len()).unwrap_or(u64::MAX);
+            (2 * INSPECTED_ROW_BYTES + PEEKED_BYTES) * count.min(ROW_COUNT_MAX.into())
         }
         Inquiry::Locks(LockQuery { count_max, .. })
         | Inquiry::Sessions(SessionQuery { count_max, .. }) => rows(*count_max),

@@ -69,7 +69,7 @@ pub(super) fn request_text(request: &Management) -> String {
             None => format!("session {session:?}, no state"),
         },
         Management::Operate(OperatorCommand::Act(act)) => {
-            let Act { step, sequences, deed, breaks_locks } = &**act;
+            let Act { step, sequences, deed, breaks_locks, kept: _ } = &**act;
             let (deed, detail) = deed_text(deed);
             let locks = if *breaks_locks { ", breaking locks" } else { "" };
             let step = step.map(|step| format!(", step {} of job {}", step.number, step.job));
@@ -91,6 +91,7 @@ pub(super) fn request_text(request: &Management) -> String {
                 JobControl::Pause => "pause",
                 JobControl::Resume => "resume",
                 JobControl::Cancel => "cancel",
+                JobControl::Undo => "undo",
             };
             format!("{control} job {job}")
         }
@@ -112,6 +113,7 @@ fn deed_text(deed: &Deed) -> (&'static str, String) {
             ("dead-letter", reason.unwrap_or_default())
         }
         Deed::Undefer => ("undefer", String::new()),
+        Deed::PutBack(put_back) => ("put back", format!(", undoing job {}", put_back.undone)),
         Deed::Reschedule(NewInstant::At(at)) => ("reschedule", format!(", to {at}")),
         Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
         Deed::Reschedule(NewInstant::Earlier(by)) => ("reschedule", format!(", {by} earlier")),

@@ -39,7 +39,7 @@ impl Generator {
             self.next_step = number;
             JobStep { job: self.job(), number }
         });
-        let act = Act { step, sequences, deed, breaks_locks: self.random.percent(40) };
+        let act = Act { step, sequences, deed, breaks_locks: self.random.percent(40), kept: None };
         self.acts.push((sub_queue, act.clone()));
         // A next step, at times while messages of this one are leaving.
         if act.deed.sends()

@@ -185,7 +185,8 @@ impl Oracle {
             | Deed::Undefer
             | Deed::Reschedule(_)
             | Deed::Resubmit { .. }
-            | Deed::Move { .. } => return ActResult::WrongState,
+            | Deed::Move { .. }
+            | Deed::PutBack(_) => return ActResult::WrongState,
         }
         let message = &mut self.messages[index];
         message.lock = None;

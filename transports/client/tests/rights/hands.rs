@@ -215,7 +215,7 @@ impl Hands {
             "act on messages" => {
                 let sequences = vec![SequenceNumber(9)];
                 let deed = Deed::Undefer;
-                let act = Act { step: None, sequences, deed, breaks_locks: false };
+                let act = Act { step: None, sequences, deed, breaks_locks: false, kept: None };
                 admin.act(from, act).await.map(drop)?
             }
             "create job" => {

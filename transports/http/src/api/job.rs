@@ -21,7 +21,7 @@ use crate::route::parameter;
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
-    paths(create, list, describe, samples, failures, start, pause, resume, cancel),
+    paths(create, list, describe, samples, failures, start, pause, resume, cancel, undo),
     components(schemas(
         JobForm,
         JobStartForm,
@@ -36,7 +36,7 @@ pub(super) struct Operations;
 pub(super) const LIST: &[&str] = &["after", "top"];
 pub(super) const FAILURES: &[&str] = &["skip", "top"];
 
-const OPERATIONS: [&str; 4] = ["start", "pause", "resume", "cancel"];
+const OPERATIONS: [&str; 5] = ["start", "pause", "resume", "cancel", "undo"];
 
 /// Returns the methods of `/jobs/{job}/{operation}`; none if there is no such operation.
 pub(super) fn methods(operation: &str) -> Option<&'static str> {
@@ -123,6 +123,7 @@ pub(super) async fn control(
         "pause" => pause(exchange, payload, job).await,
         "resume" => resume(exchange, payload, job).await,
         "cancel" => cancel(exchange, payload, job).await,
+        "undo" => undo(exchange, payload, job).await,
         _ => Err(Refusal::no_resource()),
     }
 }
@@ -167,6 +168,21 @@ async fn resume(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> 
 async fn cancel(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
     body::discard(exchange, payload).await?;
     carry_out(exchange, job, JobControl::Cancel).await
+}
+
+/// Undo a job that has ended, in another job.
+///
+/// The answer is the new job, which is started. It puts the messages back as they were before the
+/// deed, except messages that a receiver has changed meanwhile. While that job works, and when it
+/// has put back everything, a repetition returns it; otherwise it makes a job for the rest. Jobs
+/// that delete, dead-letter or undefer can be undone if `undoable` is true in their preview, until
+/// `undoUntilUtc`. Needs the rights Send and Listen.
+#[utoipa::path(post, operation_id = "undo_job", path = "/jobs/{job}/undo", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = JobView), (status = "default", body = Problem)))]
+async fn undo(exchange: &Exchange, payload: &mut web::Payload, job: JobId) -> Answer {
+    body::discard(exchange, payload).await?;
+    carry_out(exchange, job, JobControl::Undo).await
 }
 
 async fn carry_out(exchange: &Exchange, job: JobId, control: JobControl) -> Answer {

@@ -75,6 +75,8 @@ pub enum JobControlForm {
     Resume {},
     /// Ends the job after its current step.
     Cancel {},
+    /// Undoes a job that has ended.
+    Undo {},
 }
 
 /// Question about jobs.
@@ -149,6 +151,10 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub ended_at_utc: Option<Instant>,
+    /// Instant until which the ended job can be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub undo_until_utc: Option<Instant>,
     /// Messages that were tried; until the preview is ready, that were selected.
     pub tried: u64,
     /// Messages whose deed is done.
@@ -190,6 +196,9 @@ pub struct JobPreviewView {
     /// Whether more messages meet the conditions than the job takes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cut: bool,
+    /// Whether the job can be undone for 24 h after its end.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub undoable: bool,
     /// Messages that the deed would leave alone now, by result.
     pub refused: Vec<RefusedView>,
     /// Messages by dead-letter reason, the largest number first, at most 20.
@@ -348,6 +357,7 @@ impl From<JobControlForm> for JobControl {
             JobControlForm::Pause {} => Self::Pause,
             JobControlForm::Resume {} => Self::Resume,
             JobControlForm::Cancel {} => Self::Cancel,
+            JobControlForm::Undo {} => Self::Undo,
         }
     }
 }
@@ -361,6 +371,7 @@ impl From<JobControl> for JobControlForm {
             JobControl::Pause => Self::Pause {},
             JobControl::Resume => Self::Resume {},
             JobControl::Cancel => Self::Cancel {},
+            JobControl::Undo => Self::Undo {},
         }
     }
 }
@@ -424,6 +435,7 @@ impl JobView {
             created_at_utc: Instant(facts.created_at),
             started_at_utc: facts.started_at.map(Instant),
             ended_at_utc: facts.ended_at.map(Instant),
+            undo_until_utc: facts.undo_until.map(Instant),
             tried: facts.progress.tried,
             done: facts.progress.done,
             failed: facts.progress.failed,
@@ -456,6 +468,7 @@ impl JobView {
             created_at: self.created_at_utc.0,
             started_at: self.started_at_utc.map(|Instant(at)| at),
             ended_at: self.ended_at_utc.map(|Instant(at)| at),
+            undo_until: self.undo_until_utc.map(|Instant(at)| at),
             preview: self.preview.map(Into::into),
             progress: JobProgress { tried: self.tried, done: self.done, failed: self.failed },
         })
@@ -474,6 +487,7 @@ impl From<JobPreview> for JobPreviewView {
             oldest_utc: preview.oldest_at.map(Instant),
             newest_utc: preview.newest_at.map(Instant),
             cut: preview.is_cut,
+            undoable: preview.can_be_undone,
             refused: refused
                 .map(|(result, count)| RefusedView { result: result.into(), count })
                 .collect(),
@@ -496,6 +510,7 @@ impl From<JobPreviewView> for JobPreview {
             oldest_at: view.oldest_utc.map(|Instant(at)| at),
             newest_at: view.newest_utc.map(|Instant(at)| at),
             is_cut: view.cut,
+            can_be_undone: view.undoable,
             refused: refused.map(|one| (one.result.into(), one.count)).collect(),
             reasons: reasons.map(|one| (one.reason.map(Into::into), one.count)).collect(),
             samples: view.samples.into_iter().map(SequenceNumber).collect(),

@@ -107,7 +107,7 @@ schema! {
         98 "forgetJob" ForgetJob(ForgetJob),
         /// Makes a job on messages of an entity (CON-12).
         99 "createJob" CreateJob(CreateJob),
-        /// Starts, pauses, resumes or cancels a job (CON-19).
+        /// Starts, pauses, resumes, cancels or undoes a job (CON-19).
         100 "controlJob" ControlJob(ControlJob),
         /// Mutes a finding of the checks (CON-39).
         101 "muteFinding" MuteFinding(MuteFinding),

@@ -16,7 +16,7 @@ const MAIN: SubQueue = SubQueue::Main;
 
 pub(super) fn act(numbers: &[u64], deed: Deed) -> Act {
     let sequences = numbers.iter().copied().map(SequenceNumber).collect();
-    Act { step: None, sequences, deed, breaks_locks: false }
+    Act { step: None, sequences, deed, breaks_locks: false, kept: None }
 }
 
 pub(super) fn of_job(job: u128, number: u64, act: Act) -> Act {

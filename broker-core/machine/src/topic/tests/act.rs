@@ -23,7 +23,7 @@ fn ask(
 ) -> Result<Vec<ActResult>, Condition> {
     let sequences = numbers.iter().copied().map(SequenceNumber).collect();
     let step = step.map(|number| JobStep { job: JobId(1), number });
-    let act = Act { step, sequences, deed, breaks_locks: false };
+    let act = Act { step, sequences, deed, breaks_locks: false, kept: None };
     let command = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
     let mut output = StepOutput::default();
     let answer =

@@ -263,7 +263,11 @@ impl Random {
         };
         let number = self.below(1_000_000);
         let step = self.one_in(2).then_some(JobStep { job, number });
-        Act { step, sequences, deed, breaks_locks: self.one_in(2) }
+        let kept = self.one_in(4).then(|| {
+            let record = |sequence: &SequenceNumber| (*sequence, Bytes::from_static(b"record"));
+            sequences.iter().map(record).collect()
+        });
+        Act { step, sequences, deed, breaks_locks: self.one_in(2), kept }
     }
 }
 
