@@ -171,6 +171,7 @@ const fn name(kind: StationKind) -> &'static str {
         StationKind::Job => "job of an operator",
         StationKind::Undeferred => "active again",
         StationKind::Rescheduled => "rescheduled",
+        StationKind::PutBack => "put back",
     }
 }
 

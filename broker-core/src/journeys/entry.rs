@@ -118,7 +118,8 @@ impl Entry {
             | StationKind::DeadLettered
             | StationKind::Job
             | StationKind::Undeferred
-            | StationKind::Rescheduled => true,
+            | StationKind::Rescheduled
+            | StationKind::PutBack => true,
             StationKind::Released => self.detail == lock_end_code(LockEnd::Operator),
             StationKind::Delivered => self.count > 0,
             StationKind::CopiedFrom | StationKind::ForwardedFrom | StationKind::ForwardedIn => {

@@ -132,6 +132,8 @@ pub enum StationKind {
     Undeferred,
     /// The scheduled message got another instant.
     Rescheduled,
+    /// The undo of a job put the message back as it was.
+    PutBack,
 }
 
 impl StationKind {

@@ -178,6 +178,9 @@ impl Step<'_> {
             Change::Undeferred { sequence } => {
                 self.push(self.entry(*sequence, StationKind::Undeferred), out);
             }
+            Change::PutBack { sequence, .. } => {
+                self.push(self.entry(*sequence, StationKind::PutBack), out);
+            }
             Change::Rescheduled { sequence, at, .. } => {
                 let entry = self.entry(*sequence, StationKind::Rescheduled);
                 self.push(entry.with_link(at.ticks().cast_unsigned()), out);

@@ -75,7 +75,7 @@ impl World {
     async fn act(&self, (path, number): (&str, u64), step: u64, deed: Deed) {
         let step = Some(JobStep { job: JOB, number: step });
         let sequences = vec![SequenceNumber(number)];
-        let act = Act { step, sequences, deed, breaks_locks: false };
+        let act = Act { step, sequences, deed, breaks_locks: false, kept: None };
         let command = Command::OfOperator(OperatorCommand::Act(Box::new(act)));
         self.broker.entity(path).unwrap().call(command).await.unwrap();
         self.broker.idle().await;

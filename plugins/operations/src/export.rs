@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  entry: kind, length of the body, a number, checksum of these; body, checksum of the body
+//!         the id of the job is the key of the checksums, so that no body has valid entries
 //!
 //!  job: originals, synced ─► step ─► numbers that it has changed ─► line of the step
 //!  undo:                     step ─► numbers that it has put back ─► line of the step
@@ -50,6 +51,7 @@ const ENTRIES_AT_ONCE: u32 = 256;
 
 /// The end of the file of a job, where entries are added.
 pub(crate) struct Export {
+    job: JobId,
     name: String,
     exists: bool,
     /// Bytes of the whole entries.
@@ -77,6 +79,7 @@ pub(crate) struct Place {
 
 /// Reads the entries of a file.
 pub(crate) struct Reader {
+    job: JobId,
     file: OpenFile,
     length: u64,
 }
@@ -112,7 +115,7 @@ impl Export {
                 shelf.mend(&name, end)?;
             }
         }
-        Ok(Self { name, exists: length.is_some(), end, noted_end, gathered: Vec::new() })
+        Ok(Self { job, name, exists: length.is_some(), end, noted_end, gathered: Vec::new() })
     }
 
     /// Bytes of the file and of gathered entries.
@@ -144,7 +147,7 @@ impl Export {
         for overlay in &original.overlays {
             part(&mut body, overlay);
         }
-        self.gathered.extend(entry(ORIGINAL, sequence, &body));
+        self.gathered.extend(entry(self.job, ORIGINAL, sequence, &body));
     }
 
     /// Adds the numbers of the messages that a step of the job has changed, or that a step of its
@@ -154,7 +157,7 @@ impl Export {
         let body: Vec<u8> = done.flat_map(|message| message.sequence.0.to_be_bytes()).collect();
         if !body.is_empty() {
             let kind = if is_undo { RETURNED } else { CHANGED };
-            self.gathered.extend(entry(kind, SequenceNumber(0), &body));
+            self.gathered.extend(entry(self.job, kind, SequenceNumber(0), &body));
             self.noted_end = self.bytes();
         }
     }
@@ -191,7 +194,7 @@ impl Reader {
     pub(crate) fn open(shelf: &Shelf, job: JobId) -> io::Result<Self> {
         let file = shelf.open(&file_name(job, EXPORT))?;
         let length = file.length()?;
-        Ok(Self { file, length })
+        Ok(Self { job, file, length })
     }
 
     /// Returns the messages that can be put back. `own_end` is the end of the entries of the job
@@ -250,7 +253,7 @@ impl Reader {
 
     /// Reads an entry up to its body; none if there is no entry, or a damaged or torn one.
     fn head(&self, at: u64) -> io::Result<Option<Head>> {
-        Ok(Head::parse(&self.file.read_at(at, HEAD_BYTES)?, at, self.length))
+        Ok(self.parse_head(&self.file.read_at(at, HEAD_BYTES)?, at))
     }
 
     /// Reads the head of an entry whose body is whole.
@@ -263,7 +266,7 @@ impl Reader {
     fn body(&self, Place { at, body_bytes }: Place) -> io::Result<Option<Vec<u8>>> {
         let mut body = self.file.read_at(at + HEAD_BYTES as u64, body_bytes + SUM_BYTES)?;
         let sum = body.split_off(body_bytes.min(body.len()));
-        Ok((checksum(&body) == *sum).then_some(body))
+        Ok((checksum(self.job, &body) == *sum).then_some(body))
     }
 
     /// Reads the numbers of an entry; none if it is damaged.
@@ -280,7 +283,7 @@ impl Reader {
         loop {
             let window = self.file.read_at(at, WINDOW_BYTES)?;
             let heads = window.windows(HEAD_BYTES).zip(at..);
-            let mut heads = heads.filter_map(|(bytes, at)| Head::parse(bytes, at, self.length));
+            let mut heads = heads.filter_map(|(bytes, at)| self.parse_head(bytes, at));
             if let Some(head) = heads.next() {
                 return Ok(Some(head));
             }
@@ -291,10 +294,8 @@ impl Reader {
             yield_now().await;
         }
     }
-}
 
-impl Head {
-    fn parse(bytes: &[u8], at: u64, length: u64) -> Option<Self> {
+    fn parse_head(&self, bytes: &[u8], at: u64) -> Option<Head> {
         let (kind, after) = bytes.split_first()?;
         if !(ORIGINAL..=RETURNED).contains(kind) {
             return None;
@@ -305,10 +306,10 @@ impl Head {
         let summed = bytes.get(..HEAD_BYTES - SUM_BYTES)?;
         let end = at + (HEAD_BYTES + SUM_BYTES) as u64 + u64::from(body_bytes);
         let is_valid = u64::from(body_bytes) <= BODY_BYTES_MAX
-            && end <= length
-            && sum.get(..SUM_BYTES) == Some(checksum(summed).as_slice());
+            && end <= self.length
+            && sum.get(..SUM_BYTES) == Some(checksum(self.job, summed).as_slice());
         let place = Place { at, body_bytes: usize::try_from(body_bytes).ok()? };
-        is_valid.then_some(Self { kind: *kind, number: number(*first), place, end })
+        is_valid.then_some(Head { kind: *kind, number: number(*first), place, end })
     }
 }
 
@@ -343,20 +344,20 @@ const fn number(bytes: [u8; 8]) -> SequenceNumber {
     SequenceNumber(u64::from_be_bytes(bytes))
 }
 
-fn entry(kind: u8, number: SequenceNumber, body: &[u8]) -> Vec<u8> {
+fn entry(job: JobId, kind: u8, number: SequenceNumber, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len() + SUM_BYTES);
     bytes.push(kind);
     bytes.extend_from_slice(&u32::try_from(body.len()).unwrap_or(u32::MAX).to_be_bytes());
     bytes.extend_from_slice(&number.0.to_be_bytes());
-    let sum = checksum(&bytes);
+    let sum = checksum(job, &bytes);
     bytes.extend_from_slice(&sum);
     bytes.extend_from_slice(body);
-    bytes.extend_from_slice(&checksum(body));
+    bytes.extend_from_slice(&checksum(job, body));
     bytes
 }
 
-fn checksum(bytes: &[u8]) -> [u8; SUM_BYTES] {
-    let mut hasher = SipHasher24::new();
+fn checksum(job: JobId, bytes: &[u8]) -> [u8; SUM_BYTES] {
+    let mut hasher = SipHasher24::new_with_key(&job.0.to_be_bytes());
     hasher.write(bytes);
     hasher.finish().to_be_bytes()
 }

@@ -21,7 +21,7 @@ use peeklock_core::store::StoreError;
 use peeklock_core::time::TimeSpan;
 
 use crate::engine::{Engine, wait};
-use crate::export::{Contents, Export, Reader};
+use crate::export::{Contents, Export, MESSAGE_BYTES_MAX, Reader};
 use crate::job::Job;
 use crate::preview::digest;
 
@@ -31,7 +31,7 @@ const STEP_BYTES_MAX: u64 = 1 << 20;
 const ENDING_LOOK_TIME: TimeSpan = TimeSpan::from_ms(50);
 const ENDING_LOOK_COUNT: u32 = 20;
 /// Why a message stays that cannot be kept.
-const CANNOT_BE_KEPT: &str = "the stored content of some messages is damaged, so they stay: after \
+const CANNOT_BE_KEPT: &str = "some messages are damaged or larger than 1 MiB, so they stay: after \
     their deletion the job could not be undone";
 /// Why a message is not put back.
 const IS_DAMAGED: &str = "the file with the messages of the undone job is damaged at some places, \
@@ -92,14 +92,20 @@ impl Engine {
             None => self.table.export(job).map_err(refuse)?,
         };
         if let Some(undone) = job.undone() {
-            let returns = match originals.returns.take() {
-                Some(returns) => returns,
-                None => self.table.contents(undone, None).await.map_err(refuse)?,
-            };
-            let read = read_originals(&returns, act)
-                .map_err(|error| refuse(self.table.refuse_export(undone, &error)))?;
-            originals.problem = (!read).then_some(IS_DAMAGED);
-            originals.returns = Some(returns);
+            if let StepView::Results(messages) = self.look(job, entity, act).await? {
+                // The file may already have its numbers as put back, so it does not have the
+                // messages of this step any more.
+                act.sequences = messages.iter().map(|message| message.sequence).collect();
+            } else {
+                let returns = match originals.returns.take() {
+                    Some(returns) => returns,
+                    None => self.table.contents(undone, None).await.map_err(refuse)?,
+                };
+                let read = read_originals(&returns, act)
+                    .map_err(|error| refuse(self.table.refuse_export(undone, &error)))?;
+                originals.problem = (!read).then_some(IS_DAMAGED);
+                originals.returns = Some(returns);
+            }
         } else {
             let kept = self.keep_originals(&mut export, job, entity, act).await?;
             originals.problem = (!kept).then_some(CANNOT_BE_KEPT);
@@ -120,7 +126,11 @@ impl Engine {
         let refuse = |rejection| self.broker.refuse(rejection, &job.facts.path);
         let (heads, mut records) = match self.look(job, entity, act).await? {
             StepView::Messages(heads, records) => (heads, records),
-            StepView::Results(_) => return Ok(true),
+            StepView::Results(_) => {
+                // Should the receipt make way before the deed, no message may change.
+                act.kept = Some(BTreeMap::new());
+                return Ok(true);
+            }
         };
         self.table.rewind_export(export, job).map_err(refuse)?;
         let (mut kept, mut is_whole) = (BTreeMap::new(), true);
@@ -129,6 +139,11 @@ impl Engine {
             let Some(record) = records.remove(&sequence) else { continue };
             let mut original = Original::default();
             if job.facts.deed == Deed::Delete {
+                if u64::from(head.message.facts.size) > MESSAGE_BYTES_MAX {
+                    // It arrived after the preview.
+                    is_whole = false;
+                    continue;
+                }
                 original = match load(&head.message).await {
                     Ok(original) => original,
                     // It left meanwhile.

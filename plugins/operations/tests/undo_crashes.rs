@@ -53,9 +53,21 @@ async fn ready(
     rate: u32,
     count: u64,
 ) -> (World, JobId) {
+    ready_with(store, disk, deed, rate, count, "").await
+}
+
+/// The same, with a text in each body.
+async fn ready_with(
+    store: &Arc<MemoryStore>,
+    disk: &SimulatedDisk,
+    deed: Deed,
+    rate: u32,
+    count: u64,
+    text: &str,
+) -> (World, JobId) {
     let world = first_start(store, disk).await;
     for number in 0..count {
-        let message = world.broker.inbound(Message::new(format!("body {number}")));
+        let message = world.broker.inbound(Message::new(format!("body {number}{text}")));
         world.call("q", Command::Send { message }).await;
     }
     let deferred = if deed == Deed::Undefer { count } else { 4 };
@@ -289,6 +301,37 @@ async fn a_cancelled_undo_is_continued_wherever_its_broker_ends() {
         assert!(picture(&world).await == before, "call {count}, kill {is_kill}");
         world.stop().await;
     }
+}
+
+/// CON-15, CON-20, CON-80: an undo whose broker ends goes on with the same steps. Each has 1 MiB of
+/// messages, and the file may have the numbers of a step before its job has the step.
+#[tokio::test]
+async fn an_undo_of_large_messages_goes_on_wherever_its_broker_ends() {
+    let text = "x".repeat(300 << 10);
+    let (mut count, mut is_reached) = (0, true);
+    while is_reached {
+        count += 1;
+        let (memory, disk) = (store(), SimulatedDisk::new(count));
+        let (world, job) = ready_with(&memory, &disk, Deed::Delete, 500, MESSAGES, &text).await;
+        let before = picture(&world).await;
+        finish(&world, job).await;
+        disk.cut_power_at(count);
+        if let Some(undo) = try_control(&world, job, JobControl::Undo).await {
+            pass_until_cut(&world, &disk, undo.id).await;
+        }
+        is_reached = disk.is_cut();
+        let (disk, now) = end(world, &disk, count, true).await;
+        let world = start(&memory, &disk, now).await;
+        if world.job(job).await.undo_until.is_some() {
+            let undo = world.control(job, JobControl::Undo).await;
+            let stops = |facts: &JobFacts| facts.state.is_end() || facts.state == JobState::Paused;
+            let undo = world.until(undo.id, stops).await;
+            assert_eq!((undo.state, undo.problem), (JobState::Done, None), "call {count}");
+        }
+        assert!(picture(&world).await == before, "call {count}");
+        world.stop().await;
+    }
+    assert!(count > 15, "{count} calls");
 }
 
 /// CON-20: a disk that is full for a while, from any write on, delays a job or its undo. The undo

@@ -454,6 +454,7 @@ names! {
         Job "job",
         Undeferred "undeferred",
         Rescheduled "rescheduled",
+        PutBack "putBack",
     }
 
     /// Cause of dead-lettering.

@@ -948,7 +948,7 @@ export type StationKind =
   | "accepted" | "published" | "scheduled" | "pending" | "duplicate" | "materialisedTo" | "materialisedFrom" | "copiedTo"
   | "copiedFrom" | "delivered" | "renewed" | "abandoned" | "lockEnded" | "released" | "deferred" | "deadLettered"
   | "forwardedTo" | "forwardedFrom" | "forwardedOut" | "forwardedIn" | "droppedAt" | "expired" | "completed" | "received"
-  | "cancelled" | "deleted" | "job" | "undeferred" | "rescheduled";
+  | "cancelled" | "deleted" | "job" | "undeferred" | "rescheduled" | "putBack";
 
 /** An event in the life of a message. */
 export interface Station {
