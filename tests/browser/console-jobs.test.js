@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { as, ask, close, EVIL, isReadable, launch, opened, PHONE, post, press, rows, visit } from "./console.js";
+import { connected } from "./support.js";
 
 const HOSTILE = EVIL.slice(0, 90);
 const job = (tab) => tab.getByRole("region", { name: "Job" });
@@ -166,7 +167,8 @@ test("deleting over 1,000 messages wants the name of the entity", async (t) => {
     await post("queues/heap/messages/batch", { messages: Array.from({ length: part < 6 ? 150 : 100 }, () => ({ body: "m" })) });
   }
   // A job with a message over 1 MiB cannot be undone.
-  await post("queues/heap/messages", { body: "m".repeat(1_100_000) });
+  const connection = await connected(t);
+  await connection.sender("heap").send({ body: "m".repeat(1_100_000) });
   const tab = await opened(t);
   await visit(tab, "#/queue/heap/messages");
   await button(tab, "Select everything").click();

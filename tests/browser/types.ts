@@ -219,7 +219,7 @@ async function free(holders: Holders): Promise<void> {
   const { job, preview } = await holders.createJob("orders", { where: "subject=test", deed: { delete: {} }, trial: 10 });
   if (preview) await holders.controlJob(job, { start: { digest: preview.digest } });
   // @ts-expect-error: there is no such control
-  await holders.controlJob(job, { undo: {} });
+  await holders.controlJob(job, { redo: {} });
   const wasHeld: boolean = await holders.breakSession("steps", "s");
   await holders.setSessionState("steps", "s", null);
   await holders.muteFinding("orders", "nearlyFull", "known");

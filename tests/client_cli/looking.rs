@@ -202,7 +202,7 @@ fn series_are_shown_over_time() {
         let before = broker.ok(&series(&["-o", "json"]));
         let before: Value = serde_json::from_str(&before).unwrap();
         let before = before.get(0).unwrap_or(&before);
-        assert_eq!(before["columns"].as_object().unwrap().len(), 29, "{before}");
+        assert_eq!(before["columns"].as_object().unwrap().len(), 30, "{before}");
         broker.ok(&["send", "orders", "a"]);
         // The message counts when its second is over.
         let fine = series(&["--span", "1m", "--resolution", "1s", "-o", "json"]);

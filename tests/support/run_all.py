@@ -4,7 +4,7 @@ end.
 
 - WAITING binaries mostly wait: for locks that end, clients, browsers. They are built first, while `set_up` sets up
   their clients, and run one after the other, at normal priority.
-- Next to them, at the lowest priority, cargo builds all others, which then run two at a time.
+- Next to them, at the lowest priority, cargo builds all others, which then run two at a time at a low priority.
 - ALONE binaries measure time, or use the whole disk or both cores. They run last, one after the other.
 
 All run, also after a failure. What failed is printed again at the end, where a reader of a long log looks first; exits
@@ -22,6 +22,8 @@ WAITING = ["sdk", "browser"]
 ALONE = ["simulation", "durability", "bench", "hostile"]
 BUILD = ["cargo", "test", "--no-run", "--workspace", "--message-format", "json-render-diagnostics"]
 AT_LOWEST_PRIORITY = ["nice", "-n", "19"]
+# Enough for brokers to answer within their limits while clients and browsers are busy.
+AT_LOW_PRIORITY = ["nice", "-n", "5"]
 # Seconds after which a binary that hangs is ended.
 SECONDS_MAX = 1_200
 SET_UP = os.path.join(os.path.dirname(__file__), "set_up")
@@ -115,7 +117,7 @@ def passed_all() -> dict:
             passed = first.submit(passed_waiting, waiting, setting_up)
             others = [binary for binary in build(AT_LOWEST_PRIORITY, []) if binary[0] not in WAITING]
             paired = [binary for binary in others if binary[0] not in ALONE]
-            results = pairs.map(lambda binary: passes(binary, AT_LOWEST_PRIORITY), paired)
+            results = pairs.map(lambda binary: passes(binary, AT_LOW_PRIORITY), paired)
             passed = dict(zip(paired, results)) | passed.result()
         except BaseException:
             # Nobody waits minutes for tests of a workspace that does not build, or after Ctrl-C.

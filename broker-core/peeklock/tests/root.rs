@@ -27,12 +27,13 @@ const WORDS: [&str; 19] = [
     "transaction",
 ];
 /// The broker and its access control.
-const BROKER: [&str; 7] = [
+const BROKER: [&str; 8] = [
     "Access",
     "Broker",
     "BrokerBuilder",
     "ChecksConfig",
     "ContainerKeys",
+    "JourneysConfig",
     "SeriesConfig",
     "StartError",
 ];

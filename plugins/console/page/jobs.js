@@ -123,7 +123,7 @@ const DEEDS = {
     read: ({ when = "now", at, count, unit = "minutes" }) => (when === "now" ? {} : when === "at" ? { atUtc: new Date(zone() === "utc" ? `${at}Z` : at).toISOString() } : { [when]: period(count, unit) }),
   },
   delete: { verb: "Delete", past: "deleted", places: [...MAIN, "scheduled", ...DEAD], note: "They are removed. The preview shows whether that can be undone.", fields: [], isHarm: true, read: () => ({}) },
-  putBack: { verb: "Put back", past: "put back", places: [], fields: [] },
+  putBack: { verb: "Put back", past: "put back", places: /** @type {string[]} */ ([]), fields: [] },
 };
 
 const nameOf = (deed) => Object.keys(deed)[0];

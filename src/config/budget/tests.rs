@@ -219,6 +219,6 @@ fn the_example_for_a_small_machine_fits() {
     let example = section.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let Loaded { config, .. } = load("budget-example", example).unwrap();
     let budget = config.budget();
-    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_629);
+    assert_eq!(sum(&budget, |row| row.shared_bytes) >> 20, 2_669);
     assert_eq!(sum(&budget, |row| row.connection_bytes) >> 20, 751);
 }

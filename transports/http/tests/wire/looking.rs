@@ -376,7 +376,7 @@ async fn series_are_read_by_column_and_resolution() {
         let all = get(&server, &path).await;
         assert_eq!(
             (all["columns"].as_object().unwrap().len(), &all["resolutionSeconds"]),
-            (29, &json!(60))
+            (30, &json!(60))
         );
         for (query, code) in [
             ("resolutionSeconds=2", "ArgumentOutOfRange"),
