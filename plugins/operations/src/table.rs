@@ -495,11 +495,12 @@ impl Table {
         job.facts.undo_until.or(of_damaged)
     }
 
-    /// The last job that undoes another one.
+    /// The job that undoes another one: the one that works, or else the last one.
     pub(crate) fn undo_of(&self, id: JobId) -> Option<Job> {
         let jobs = lock(&self.jobs);
         let undos = jobs.values().filter(|entry| entry.job.undone() == Some(id));
-        undos.map(|entry| &entry.job).max_by_key(|job| job.facts.created_at).cloned()
+        let works = |job: &Job| !job.facts.state.is_end() || job.needs_completion();
+        undos.map(|entry| &entry.job).max_by_key(|job| (works(job), job.facts.created_at)).cloned()
     }
 
     pub(crate) fn refuse_export(&self, id: JobId, error: &io::Error) -> Rejection {

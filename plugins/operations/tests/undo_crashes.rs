@@ -130,7 +130,9 @@ async fn finish(world: &World, job: JobId) {
 async fn undo_all(world: &World, job: JobId) {
     while world.job(job).await.undo_until.is_some() {
         if let Some(undo) = try_control(world, job, JobControl::Undo).await {
-            world.until(undo.id, |facts| facts.state.is_end()).await;
+            let stops = |facts: &JobFacts| facts.state.is_end() || facts.state == JobState::Paused;
+            let undo = world.until(undo.id, stops).await;
+            assert_ne!(undo.state, JobState::Paused, "{undo:?}");
         }
         world.pass().await;
     }
@@ -290,7 +292,10 @@ async fn a_cancelled_undo_is_continued_wherever_its_broker_ends() {
         if count == 0 {
             let trace = disk.take_trace();
             counts.extend(trace.iter().filter_map(|line| change(line)).map(|call| call - begin));
-            assert!(counts.len() > 20, "{} changes", counts.len());
+            if counts.len() <= 20 {
+                // The undo has ended before it was cancelled, so there was none to continue.
+                (counts, place) = (vec![0], 0);
+            }
         }
         let (disk, now) = end(world, &disk, count, is_kill).await;
         let world = start(&memory, &disk, now).await;
