@@ -23,7 +23,7 @@ ALONE = ["simulation", "durability", "bench", "hostile"]
 BUILD = ["cargo", "test", "--no-run", "--workspace", "--message-format", "json-render-diagnostics"]
 AT_LOWEST_PRIORITY = ["nice", "-n", "19"]
 # Enough for brokers to answer within their limits while clients and browsers are busy.
-AT_LOW_PRIORITY = ["nice", "-n", "5"]
+AT_LOW_PRIORITY = ["nice", "-n", "10"]
 # Seconds after which a binary that hangs is ended.
 SECONDS_MAX = 1_200
 SET_UP = os.path.join(os.path.dirname(__file__), "set_up")

@@ -495,7 +495,7 @@ impl Table {
         job.facts.undo_until.or(of_damaged)
     }
 
-    /// The job that undoes another one: the one that works, or else the last one.
+    /// The undo of a job: of several, the undo that works, or else the last.
     pub(crate) fn undo_of(&self, id: JobId) -> Option<Job> {
         let jobs = lock(&self.jobs);
         let undos = jobs.values().filter(|entry| entry.job.undone() == Some(id));
