@@ -510,7 +510,7 @@ test("a message has its journey, also when it is gone", async (t) => {
 });
 
 // CON-30, CON-68: forgotten stations are named, and journeys that are switched off
-test("a journey says what it lacks", async (t) => {
+test("a journey states its gaps", async (t) => {
   const tab = await opened(t, {}, /400/);
   const holder = { clientId: 1, transport: "amqp", name: EVIL, isConnected: true };
   const station = (atUtc, name, facts) => ({ atUtc, path: "orders", sequenceNumber: 3, station: name, ...facts });

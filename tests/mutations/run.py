@@ -532,7 +532,7 @@ JOBS = [
     ("messages stay until an undo has put all back", "CON-20", "../plugins/operations/src/undo.rs",
      "            Some(undone) if is_whole =>", "            Some(undone) if is_whole || facts.state.is_end() =>"),
     ("messages stay while their undo works", "CON-20", "../plugins/operations/src/table.rs",
-     "            if is_needed {", "            if is_needed && now < Timestamp::NONE {"),
+     "is_some_and(|undo| undo.works()) {", "is_some_and(|undo| undo.works()) && now < Timestamp::NONE {"),
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.

@@ -244,8 +244,7 @@ impl StepOutput {
         self.note(sequence, holder, EventKind::LockEnded { end });
     }
 
-    /// Counts and notes a message that is dropped as a duplicate. Its sender gets
-    /// `number`.
+    /// Counts and notes a message that is dropped as a duplicate. Its sender gets `number`.
     fn note_duplicate(&mut self, number: SequenceNumber, id_hash: Option<u128>) {
         self.duplicate_count += 1;
         if let Some(id_hash) = id_hash {

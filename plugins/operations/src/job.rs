@@ -303,6 +303,11 @@ impl Job {
         self.facts.state.is_end() && self.has_live_file() && !self.is_damaged
     }
 
+    /// Whether the job has not ended, or its end is not complete.
+    pub(crate) const fn works(&self) -> bool {
+        !self.facts.state.is_end() || self.needs_completion()
+    }
+
     /// The entity and sub-queue on which only one job at a time acts.
     pub(crate) fn place(&self) -> Option<(PathKey, SubQueue)> {
         let address = EntityAddress::parse(&self.facts.path).ok()?;

@@ -475,10 +475,7 @@ impl Table {
     /// Removes the messages of jobs whose time is up, unless an undo still needs them.
     pub(crate) fn remove_old_exports(&self, now: Timestamp) {
         for id in self.ids_of(|job| self.end_of_export(job).is_some_and(|end| end <= now)) {
-            let is_needed = self
-                .undo_of(id)
-                .is_some_and(|undo| !undo.facts.state.is_end() || undo.needs_completion());
-            if is_needed {
+            if self.undo_of(id).is_some_and(|undo| undo.works()) {
                 continue;
             }
             if let Err(error) = self.remove_export(id) {
@@ -499,8 +496,7 @@ impl Table {
     pub(crate) fn undo_of(&self, id: JobId) -> Option<Job> {
         let jobs = lock(&self.jobs);
         let undos = jobs.values().filter(|entry| entry.job.undone() == Some(id));
-        let works = |job: &Job| !job.facts.state.is_end() || job.needs_completion();
-        undos.map(|entry| &entry.job).max_by_key(|job| (works(job), job.facts.created_at)).cloned()
+        undos.map(|entry| &entry.job).max_by_key(|job| (job.works(), job.facts.created_at)).cloned()
     }
 
     pub(crate) fn refuse_export(&self, id: JobId, error: &io::Error) -> Rejection {

@@ -277,11 +277,9 @@ impl Engine {
                 undo.facts.id
             )));
         }
-        let state = undo.facts.state;
-        let is_whole = state == JobState::Done
+        let is_whole = undo.facts.state == JobState::Done
             && self.table.facts(id).is_none_or(|undone| undone.undo_until.is_none());
-        let works = !state.is_end() || undo.needs_completion();
-        Ok((works || is_whole).then_some(undo.facts))
+        Ok((undo.works() || is_whole).then_some(undo.facts))
     }
 
     /// Returns a job that can be undone now.

@@ -101,7 +101,9 @@ impl Queue {
                     ended(self.hold_of(session).map_or(0, |hold| hold.locks.len()))
                 }
                 // Two more for the receipt of the step, and for a receipt that makes way.
-                OperatorCommand::Act(act) => 2 + self.work_with_overlays(&act.sequences),
+                OperatorCommand::Act(act) => {
+                    2 + self.work_with_overlays(&act.sequences) + act.deed.overlay_count()
+                }
                 OperatorCommand::SetSessionState { .. } | OperatorCommand::ForgetJob(_) => 1,
             },
             Command::Peek { count_max, .. } | Command::PeekSession { count_max, .. } => {

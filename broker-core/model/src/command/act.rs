@@ -307,6 +307,17 @@ impl Deed {
         }
     }
 
+    /// Number of overlays of the messages that it puts back.
+    #[must_use]
+    pub fn overlay_count(&self) -> u64 {
+        match self {
+            Self::PutBack(put_back) => {
+                put_back.originals.iter().map(|original| original.overlays.len() as u64).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether only a job does it.
     #[must_use]
     pub const fn is_of_jobs(&self) -> bool {

@@ -326,9 +326,8 @@ fn act_cost(act: &Act) -> Cost {
     let overhead = count.saturating_add(1).saturating_mul(RECORD_OVERHEAD_BYTES);
     let stored = match &act.deed {
         Deed::DeadLetter { .. } => Some(count.saturating_mul(text).saturating_add(overhead)),
-        Deed::PutBack(put_back) => {
-            let overlays = put_back.originals.iter().map(|original| original.overlays.len() as u64);
-            let of_overlays = overlays.sum::<u64>().saturating_mul(RECORD_OVERHEAD_BYTES);
+        Deed::PutBack(_) => {
+            let of_overlays = act.deed.overlay_count().saturating_mul(RECORD_OVERHEAD_BYTES);
             Some(text.saturating_add(overhead).saturating_add(of_overlays))
         }
         _ => None,
