@@ -248,11 +248,11 @@ async def a_message_of_many_frames_arrives_whole(w):
 async def a_message_of_100_megabytes_passes_where_its_queue_allows_it(w):
     queue = await w.queue(maxMessageSizeInKilobytes=102_400)
     body = bytes(range(256)) * ((100 << 20) // 256 - 4)
-    # By default the library gives a connection up if a write takes 0.2 s.
-    client = w.open(socket_timeout=10)
-    async with client.get_queue_sender(queue) as sender:
+    # By default the library gives a connection up if a write takes 0.2 s. Only the sender's own
+    # option changes that: each sender replaces the one of its client.
+    async with w.client.get_queue_sender(queue, socket_timeout=10) as sender:
         await sender.send_messages(ServiceBusMessage(body))
-    async with client.get_queue_receiver(queue) as receiver:
+    async with w.client.get_queue_receiver(queue) as receiver:
         [message] = await w.receive(receiver, 1, patience=50)
         that(b"".join(message.body) == body, "the body differs")
         await receiver.complete_message(message)
