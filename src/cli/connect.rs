@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,57 +223,33 @@ impl Common {
     where
         W: AsyncFnOnce(&CommandConnection) -> Result<(), Failure>,
     {
-        let target = self.target()?;
         // The connection has its own thread, so it stays alive while this thread writes to a full
         // pipe.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let result = runtime.block_on(async {
-            let interrupt = Interrupt::listen()?;
-            let connecting = connect(&target, &self.files, patience);
-            let client = tokio::select! {
-                biased;
-                () = interrupt.hit() => return Err(Failure::Reported(exit::INTERRUPTED)),
-                client = connecting => client?,
-            };
-            let is_anonymous = target.token.is_none() && target.string.is_none();
-            let session = CommandConnection {
-                client: client.clone(),
-                interrupt,
-                out: Out::new(),
-                is_anonymous,
-            };
+        let result = runtime.block_on(self.open(patience)).and_then(|session| {
             let result = {
-                let mut working = std::pin::pin!(work(&session));
-                tokio::select! {
-                    biased;
-                    result = &mut working => Some(result),
-                    // Commands report unfinished work after the same event, so they get additional
-                    // time.
-                    () = async {
-                        session.overdue().await;
-                        tokio::time::sleep(REPORT_TIMEOUT).await;
-                    } => None,
-                }
+                // The work is compiled for each command, and the wait for it once.
+                let working = pin!(work(&session));
+                runtime.block_on(session.carry_out(working, patience))
             };
-            let result = result.unwrap_or(match patience {
-                Patience::Limited => Err(Failure::Reported(exit::INTERRUPTED)),
-                // An endless command ends by interruption.
-                Patience::Endless => Ok(()),
-            });
-            drop(session);
-            // Without an orderly close the broker would release locks that the command leaves on
-            // purpose.
-            let gone = client.clone();
-            tokio::select! {
-                () = client.close() => {}
-                () = gone.disconnected() => {}
-                () = tokio::time::sleep(CLOSE_TIMEOUT) => {}
-            }
+            runtime.block_on(session.close());
             result
         });
         runtime.shutdown_background();
         result
+    }
+
+    async fn open(&self, patience: Patience) -> Result<CommandConnection, Failure> {
+        let target = self.target()?;
+        let interrupt = Interrupt::listen()?;
+        let client = tokio::select! {
+            biased;
+            () = interrupt.hit() => return Err(Failure::Reported(exit::INTERRUPTED)),
+            client = connect(&target, &self.files, patience) => client?,
+        };
+        let is_anonymous = target.token.is_none() && target.string.is_none();
+        Ok(CommandConnection { client, interrupt, out: Out::new(), is_anonymous })
     }
 }
 
@@ -336,6 +313,38 @@ async fn connect(target: &Target, files: &TlsFiles, patience: Patience) -> Resul
 }
 
 impl CommandConnection {
+    /// Waits for the work of a command, also for a while after an interruption.
+    async fn carry_out(
+        &self,
+        mut working: Pin<&mut dyn Future<Output = Result<(), Failure>>>,
+        patience: Patience,
+    ) -> Result<(), Failure> {
+        tokio::select! {
+            biased;
+            result = &mut working => result,
+            // Commands report unfinished work after the same event, so they get additional time.
+            () = async {
+                self.overdue().await;
+                tokio::time::sleep(REPORT_TIMEOUT).await;
+            } => match patience {
+                Patience::Limited => Err(Failure::Reported(exit::INTERRUPTED)),
+                // An endless command ends by interruption.
+                Patience::Endless => Ok(()),
+            },
+        }
+    }
+
+    /// Closes the connection. Without an orderly close the broker would release locks that the
+    /// command leaves on purpose.
+    async fn close(self) {
+        let gone = self.client.clone();
+        tokio::select! {
+            () = self.client.close() => {}
+            () = gone.disconnected() => {}
+            () = tokio::time::sleep(CLOSE_TIMEOUT) => {}
+        }
+    }
+
     /// Ready when the command was interrupted and then exceeds `INTERRUPT_TIMEOUT`, or when it
     /// cannot end in order because the connection is lost.
     pub async fn overdue(&self) {
