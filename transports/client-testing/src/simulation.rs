@@ -54,6 +54,8 @@ const MISHAPS: [Mishap; 5] = [
 /// Few enough that mishaps alone do not dead-letter a message, with the usual MaxDeliveryCount of
 /// 10.
 const MISHAPS_MAX: u32 = 8;
+/// Maximum number of steps of a run by default.
+const STEPS_MAX: u32 = 50_000;
 const SEEDS: Range<u64> = 0..100;
 
 /// Runs a scenario with your handlers in many simulated worlds, one per seed, and reports the world
@@ -117,6 +119,7 @@ pub struct Simulation {
     seeds: Range<u64>,
     mishaps: BTreeSet<Mishap>,
     mishaps_max: u32,
+    steps_max: u32,
     shows_trace: bool,
 }
 
@@ -149,7 +152,7 @@ pub struct Passed {
 impl Default for Simulation {
     fn default() -> Self {
         let (seeds, mishaps) = (SEEDS, MISHAPS.into());
-        Self { seeds, mishaps, mishaps_max: MISHAPS_MAX, shows_trace: false }
+        Self { seeds, mishaps, mishaps_max: MISHAPS_MAX, steps_max: STEPS_MAX, shows_trace: false }
     }
 }
 
@@ -182,6 +185,13 @@ impl Simulation {
     /// messages.
     pub const fn mishaps_max(mut self, count: u32) -> Self {
         self.mishaps_max = count;
+        self
+    }
+
+    /// Sets the maximum number of steps of a run, after which it has failed because it has no end;
+    /// 50,000 by default.
+    pub const fn steps_max(mut self, count: u32) -> Self {
+        self.steps_max = count;
         self
     }
 
@@ -256,7 +266,7 @@ impl Simulation {
         let shared = Arc::clone(&run.shared);
         let scene = scenario(World::new(Arc::clone(&shared)));
         let main = Box::pin(async move { scene.await.map_err(|error| error.to_string()) });
-        let ended = catch_unwind(AssertUnwindSafe(|| run.drive(main)));
+        let ended = catch_unwind(AssertUnwindSafe(|| run.drive(main, self.steps_max)));
         let ended = ended.unwrap_or_else(|panic| Err(said(&*panic)));
         let mishaps = std::mem::take(&mut run.mishaps);
         let trace = std::mem::take(&mut shared.state().trace);
@@ -309,6 +319,9 @@ impl fmt::Display for Failed {
         }
         if self.simulation.mishaps_max != MISHAPS_MAX {
             write!(f, ".mishaps_max({})", self.simulation.mishaps_max)?;
+        }
+        if self.simulation.steps_max != STEPS_MAX {
+            write!(f, ".steps_max({})", self.simulation.steps_max)?;
         }
         f.write_str(" runs it again")
     }

@@ -28,8 +28,6 @@ use super::shared::{Shared, Step, lock};
 use crate::FIRST_INSTANT;
 use peeklock_client::Client;
 
-/// Maximum number of steps; a longer run counts as endless.
-const STEPS_MAX: u32 = 50_000;
 /// Maximum time per step while a handler runs, so that locks are renewed meanwhile.
 const SPAN_AT_WORK_MAX: TimeSpan = TimeSpan::from_seconds(1);
 /// Maximum time per step otherwise.
@@ -100,9 +98,9 @@ impl Run {
         })
     }
 
-    /// Drives the run to its end.
-    pub(super) fn drive(&mut self, mut main: Main) -> Ended {
-        for _ in 0..STEPS_MAX {
+    /// Drives the run to its end. A run of more steps counts as endless.
+    pub(super) fn drive(&mut self, mut main: Main, steps_max: u32) -> Ended {
+        for _ in 0..steps_max {
             if let Poll::Ready(ended) = self.run_until_stalled(&mut main) {
                 return ended;
             }
@@ -127,7 +125,7 @@ impl Run {
             }
             self.pass_time()?;
         }
-        Err(format!("it has no end: more than {STEPS_MAX} steps"))
+        Err(format!("it has no end: more than {steps_max} steps"))
     }
 
     fn is_resting(&self) -> bool {
