@@ -452,6 +452,12 @@ impl Broker {
         self.shared.health.failure()
     }
 
+    /// Whether the broker waits until its lease is renewed, and meanwhile lets nothing out (CLU-17).
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        !self.shared.tenure.is_valid()
+    }
+
     /// The turn of an entity that has taken a second or more, if there is one: all other entities
     /// of its arbiter wait.
     #[must_use]
@@ -477,18 +483,25 @@ impl Broker {
         let grace = grace.into();
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.stop_waiting();
+        }
         if let Some(jobs) = &self.shared.jobs {
             jobs.end().await;
         }
         let (answer, answered) = oneshot::channel();
         self.namespace.do_send(StopNamespace { grace, answer });
         answered.await.ok();
-        let (store, engine) = (Arc::clone(&self.shared.store), Arc::clone(&self.engine));
+        let (shared, engine) = (Arc::clone(&self.shared), Arc::clone(&self.engine));
         // A thread of its own: the caller may be in any runtime or in none.
         let (done, ended) = oneshot::channel();
         let closing = std::thread::Builder::new().name("peeklock-stop".to_owned());
         let closing = closing.spawn(move || {
-            let result = store.close();
+            // The store ends the lease last: until then nobody takes the shards.
+            if let Some(keeper) = &shared.keeper {
+                keeper.end();
+            }
+            let result = shared.store.close();
             engine.end.notify_one();
             // The threads have no work left and end at once.
             thread.join().ok();

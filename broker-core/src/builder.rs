@@ -19,6 +19,9 @@ use crate::call::BoxFuture;
 use crate::checks::{Checks, ChecksConfig};
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::keeper::Keeper;
+use crate::cluster::ownership::LeaseTimes;
+use crate::cluster::tenure::Tenure;
 use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
 use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
@@ -112,6 +115,7 @@ pub struct BrokerBuilder {
     checks: Option<ChecksConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
+    lease: LeaseTimes,
 }
 
 impl Default for BrokerBuilder {
@@ -132,6 +136,7 @@ impl Default for BrokerBuilder {
             checks: None,
             watch: WatchScope::Nothing,
             key: None,
+            lease: LeaseTimes::default(),
         }
     }
 }
@@ -282,8 +287,16 @@ impl BrokerBuilder {
         self
     }
 
+    /// Sets the times of leases, if several brokers may use the store (CLU-16).
+    #[must_use]
+    pub const fn lease(mut self, times: LeaseTimes) -> Self {
+        self.lease = times;
+        self
+    }
+
     /// Starts the broker's own threads and opens every entity in the store. Returns when all are
-    /// open. Works in any runtime, and several times in one process.
+    /// open. If another broker owns the shards of the store, it first waits until the lease of that
+    /// broker is over; to stop waiting, drop the future. Works in any runtime, and several times in one process.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -298,14 +311,22 @@ impl BrokerBuilder {
             Some(key) => Ok(Entropy::with_key(key)),
             None => Entropy::from_system().map_err(|error| StartError::Entropy(error.to_string())),
         };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::start()));
+        let limits = self.settings.limits.clone();
+        let store =
+            self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
+        let keeper = match store.registry() {
+            Some(registry) => Some(Keeper::stand_by(registry, self.lease).await?),
+            None => None,
+        };
+        let clock = self.clock.unwrap_or_else(|| {
+            Arc::new(keeper.as_ref().map_or_else(SystemClock::start, |keeper| {
+                SystemClock::following(Arc::clone(keeper.time()))
+            }))
+        });
         let now = clock.now();
         if now >= LATEST_START {
             return Err(StartError::Clock(now));
         }
-        let limits = self.settings.limits.clone();
-        let store =
-            self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let fresh_key = entropy()?.next_u128().to_be_bytes();
         let mut loaded = namespace::load(&*store, &self.settings, now, fresh_key).await?;
         loaded.has_policies = self.policies.is_some();
@@ -349,6 +370,10 @@ impl BrokerBuilder {
             ))),
             budget,
             health: Health::new(),
+            tenure: keeper
+                .as_ref()
+                .map_or_else(|| Arc::new(Tenure::permanent()), |one| Arc::clone(one.tenure())),
+            keeper,
             pulses: Pulses::default(),
             census: Arc::default(),
             tickets: AtomicU64::new(1),
@@ -377,6 +402,14 @@ impl BrokerBuilder {
                 shared.health.fail(&error.to_string());
             }
         }));
+        if shared.keeper.is_some() {
+            let lost = Arc::downgrade(&shared);
+            shared.tenure.when_ended(Box::new(move || {
+                if let Some(shared) = lost.upgrade() {
+                    shared.health.fail("another broker has taken the shards of the store over");
+                }
+            }));
+        }
         let arbiter_count = self.arbiter_count.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
         });

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +35,8 @@ pub struct SystemClock {
     started: i64,
     state: Mutex<Slew>,
     latest: AtomicI64,
+    /// The time that this clock follows instead of the wall clock.
+    database: Option<Arc<DatabaseTime>>,
 }
 
 struct Slew {
@@ -55,12 +57,24 @@ impl SystemClock {
         Self::at(wall_time())
     }
 
-    fn at(wall: Timestamp) -> Self {
+    /// Starts a clock that follows the time of a database instead of the wall clock (CLU-14).
+    #[must_use]
+    pub fn following(database: Arc<DatabaseTime>) -> Self {
+        Self { database: Some(Arc::clone(&database)), ..Self::at(database.now()) }
+    }
+
+    fn at(now: Timestamp) -> Self {
         Self {
             started: boot_ticks(),
-            state: Mutex::new(Slew { base: wall.ticks(), checked_at: 0 }),
+            state: Mutex::new(Slew { base: now.ticks(), checked_at: 0 }),
             latest: AtomicI64::new(0),
+            database: None,
         }
+    }
+
+    /// The time that this clock follows.
+    fn followed(&self) -> Timestamp {
+        self.database.as_ref().map_or_else(wall_time, |database| database.now())
     }
 
     fn elapsed(&self) -> i64 {
@@ -76,7 +90,7 @@ impl Clock for SystemClock {
         let since = elapsed - slew.checked_at;
         if since >= CHECK_EVERY.ticks() {
             slew.checked_at = elapsed;
-            let error = wall_time().ticks() - (slew.base + elapsed);
+            let error = self.followed().ticks() - (slew.base + elapsed);
             let most = since / SLEW_DIVISOR;
             slew.base += error.clamp(-most, most);
         }
@@ -100,11 +114,16 @@ impl Clock for SystemClock {
     }
 
     fn offset(&self) -> TimeSpan {
-        wall_time().since(self.now())
+        self.followed().since(self.now())
     }
 }
 
-/// Ticks since the machine was booted, including suspended time.
+/// Time since the machine was booted, including suspended time.
+#[must_use]
+pub fn boot_time() -> TimeSpan {
+    TimeSpan::from_ticks(boot_ticks())
+}
+
 fn boot_ticks() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     time.tv_sec.saturating_mul(10_000_000).saturating_add(time.tv_nsec / 100)
@@ -114,9 +133,30 @@ fn wall_time() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-fn timestamp(wall: SystemTime) -> Timestamp {
+/// The instant of a wall time.
+pub(crate) fn timestamp(wall: SystemTime) -> Timestamp {
     let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
+}
+
+/// Time of a database that several brokers use (CLU-14): boot time, and what must be added to it.
+#[derive(Debug, Default)]
+pub struct DatabaseTime {
+    offset: AtomicI64,
+}
+
+impl DatabaseTime {
+    /// Notes an answer of the database with its time, and the boot times of question and answer.
+    pub fn note(&self, time: Timestamp, asked_at: TimeSpan, answered_at: TimeSpan) {
+        let between = asked_at.plus(answered_at).divided_by(2);
+        self.offset.store(time.ticks().saturating_sub(between.ticks()), Ordering::Release);
+    }
+
+    /// The time of the database now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_ticks(self.offset.load(Ordering::Acquire).saturating_add(boot_ticks()))
+    }
 }
 
 /// A clock that changes only when a test advances it.

@@ -18,6 +18,7 @@
 //! | [`edge`], [`request`] | from a client's message to mail for an entity, and back |
 //! | [`shell`], [`actor`] | drive the machines: one shell and one actor for each entity |
 //! | [`clock`], [`telemetry`], [`activity`], [`census`], `traced` | time, metrics, work outside actors, memory, spans |
+//! | [`cluster`] | one of several brokers over one store: leases, suspension, takeover |
 //! | [`builder`], [`broker`], [`call`], `shared` | start of a broker, its handles, and their common state |
 //! | [`contract`], `forwarders` | traits of extensions, and the registered forwarders |
 //! | [`access`], `grant`, [`policies`], `refusals` | rights of principals, and refused callers |
@@ -71,6 +72,7 @@ pub use peeklock_store::content_ref;
 // Runtime: drives the machines.
 pub mod actor;
 pub mod clock;
+pub mod cluster;
 pub mod edge;
 mod heads;
 mod jobs;

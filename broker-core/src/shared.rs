@@ -15,6 +15,8 @@ use crate::census::Census;
 use crate::checks::Checks;
 use crate::clients::Clients;
 use crate::clock::Clock;
+use crate::cluster::keeper::Keeper;
+use crate::cluster::tenure::Tenure;
 use crate::contract::{Auditor, Authorizer, JobKeeper, Tracer};
 use crate::description::Settings;
 use crate::edge::Edge;
@@ -58,6 +60,10 @@ pub(crate) struct Shared {
     pub(crate) loads: Loads,
     pub(crate) transactions: Arc<TransactionBudget>,
     pub(crate) health: Health,
+    /// Time in which this broker may work.
+    pub(crate) tenure: Arc<Tenure>,
+    /// Keeper of the tenure, if other brokers may use the store.
+    pub(crate) keeper: Option<Keeper>,
     pub(crate) pulses: Pulses,
     /// Memory totals of all machines.
     pub(crate) census: Arc<Census>,

@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key};
 use crate::rule::RulePlace;
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
 /// A queue, also in the role of a subscription, or a topic.
@@ -138,6 +138,10 @@ impl Machine for AnyMachine {
 
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {
         either!(self, machine => machine.advance(ctx, step));
+    }
+
+    fn prolong_locks(&mut self, span: TimeSpan) {
+        either!(self, machine => machine.prolong_locks(span));
     }
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {

@@ -324,6 +324,9 @@ pub trait Machine {
     /// [`Machine::next_deadline`] is in the past. Called before every list of commands.
     fn advance(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput);
 
+    /// Lets all locks end later by this time, in which the broker was suspended (CLU-22).
+    fn prolong_locks(&mut self, _span: TimeSpan) {}
+
     /// Delivers available messages to waiting receivers. Called once after every list of commands.
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput);
 

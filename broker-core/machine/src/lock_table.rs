@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::slot::LockIndex;
 use crate::ids::{LockToken, ReceiverId, SequenceNumber};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 
 /// A lock on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +198,15 @@ impl LockTable {
             node.renewals = node.renewals.saturating_add(1);
         });
         self.link_by_time(index, until);
+    }
+
+    /// Lets all locks end later by the same time.
+    pub fn prolong(&mut self, span: TimeSpan) {
+        for node in self.nodes.iter_mut().flatten() {
+            node.lock.until = node.lock.until.plus(span);
+        }
+        let earlier = std::mem::take(&mut self.out_of_order).into_iter();
+        self.out_of_order = earlier.map(|(until, index)| (until.plus(span), index)).collect();
     }
 
     /// Iterates over all locks, in no guaranteed order.

@@ -15,6 +15,7 @@ use super::own_commits::OwnCommits;
 use super::pulse::Pulse;
 use crate::admission::LongTurns;
 use crate::clock::Clock;
+use crate::cluster::tenure::Tenure;
 use crate::ids::EntityId;
 use crate::machine::StageNumber;
 use crate::machine::family::MemberNumber;
@@ -51,6 +52,8 @@ pub(super) struct Desk {
     /// Last warning about retries without delay.
     warned_of_undelayed_at: Cell<Option<Timestamp>>,
     pub(super) pulse: Arc<Pulse>,
+    /// Time in which this broker may work.
+    pub(super) tenure: Arc<Tenure>,
     /// Long turns of this arbiter.
     pub(super) long_turns: Rc<LongTurns<RequesterId>>,
 }
@@ -67,7 +70,7 @@ struct Completions {
 
 impl Desk {
     /// Opens the desk of this thread and starts its three tasks.
-    pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>) -> Rc<Self> {
+    pub(super) fn open(clock: Arc<dyn Clock>, pulse: Arc<Pulse>, tenure: Arc<Tenure>) -> Rc<Self> {
         let desk = Rc::new(Self {
             clock,
             trees: RefCell::default(),
@@ -79,6 +82,7 @@ impl Desk {
             telemetry: Telemetry::new(),
             warned_of_undelayed_at: Cell::new(None),
             pulse,
+            tenure,
             long_turns: Rc::default(),
         });
         actix_rt::spawn(submit_when_dirty(Rc::clone(&desk)));

@@ -45,6 +45,9 @@ use crate::time::{TimeSpan, Timestamp};
 /// Maximum number of commands in a turn for the requests that precede the end of a hold.
 const LAST_COMMANDS: usize = 256;
 
+/// Reason for the end of all trees of a broker whose tenure has ended.
+const LOST: &str = "another broker owns the shards";
+
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
 /// A held session and its actor.
@@ -225,7 +228,8 @@ impl Drive {
         self.shell.borrow().is_some()
     }
 
-    /// Runs one turn of the shell, then releases its results.
+    /// Runs one turn of the shell, then releases its results. Neither happens while the broker is
+    /// suspended (CLU-17): it may have been stopped between the two.
     pub(super) fn turn(
         &self,
         run: impl FnOnce(
@@ -235,12 +239,26 @@ impl Drive {
         ) -> Result<TurnResults, TreeFault>,
     ) {
         let Some(shell) = self.shell() else { return };
+        if !self.desk.tenure.wait() {
+            drop(shell);
+            return self.fail(LOST);
+        }
         let now = self.clock.now();
-        let _turn = self.desk.pulse.begin(self.id, now);
+        let mut running = Some(self.desk.pulse.begin(self.id, now));
         self.desk.note_turn(self.tree_number, now);
         let mut releases = Vec::new();
         let result =
             catch_unwind(AssertUnwindSafe(|| run(&mut shell.borrow_mut(), now, &mut releases)));
+        if !self.desk.tenure.is_valid() {
+            // A suspended turn is not stuck.
+            running.take();
+            if !self.desk.tenure.wait() {
+                drop(shell);
+                // Whoever waits for a result learns that it is unknown.
+                drop(releases);
+                return self.fail(LOST);
+            }
+        }
         match result {
             Ok(Ok(turn)) => {
                 let mut shell = shell.borrow_mut();
@@ -309,10 +327,13 @@ impl Drive {
     /// the entity from the store when no batch of its tree is on its way (DESIGN D3).
     pub(super) fn fail(&self, why: &str) {
         let Some(shell) = self.shell.take() else { return };
-        tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
+        let reason = if self.desk.tenure.has_ended() {
+            Rejection::server_busy("another broker serves this namespace now; connect again")
+        } else {
+            tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
+            Rejection::internal("the entity failed and is being rebuilt; retry in a moment")
+        };
         self.inlet.detach();
-        let reason =
-            Rejection::internal("the entity failed and is being rebuilt; retry in a moment");
         let mut releases = Vec::new();
         // A panicked machine is not used again; the shell has its waiting calls and links.
         shell.borrow_mut().close(&reason, &mut releases);

@@ -12,6 +12,7 @@
 //! ```
 
 pub mod commit;
+mod end;
 mod journey;
 pub mod load;
 mod observed;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use crate::admission::{Budget, Loads};
 use crate::census::{Census, MachineCount};
 use crate::change::Change;
+use crate::cluster::tenure::{Prolongation, Tenure};
 use crate::command::{Command, MachineOutcome};
 use crate::effect::{Answer, Effect, Gate};
 use crate::error::Rejection;
@@ -108,6 +110,8 @@ pub struct Shell<M> {
     /// Published figures of the entity, if there are any.
     observed: Option<Arc<LiveGauges>>,
     share: ArbiterShare,
+    /// Suspensions of the broker, if it can be suspended.
+    prolongation: Option<Prolongation>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -147,7 +151,15 @@ impl<M: Machine> Shell<M> {
             journey: None,
             observed: None,
             share: ArbiterShare::default(),
+            prolongation: None,
         }
+    }
+
+    /// Prolongs locks by the time of suspensions (CLU-22).
+    #[must_use]
+    pub fn with_tenure(mut self, tenure: &Arc<Tenure>) -> Self {
+        self.prolongation = Some(Prolongation::of(tenure));
+        self
     }
 
     /// Counts and bounds the memory of the machine together with all others in the broker.
@@ -281,47 +293,15 @@ impl<M: Machine> Shell<M> {
         self.machine.own_deadline().into_iter().chain(self.parked.next_deadline()).min()
     }
 
-    /// Ends all waiting calls, commands and links with this reason. Staged changes stay staged.
-    pub fn close(&mut self, reason: &Rejection, out: &mut Vec<Release>) {
-        for (_, reply) in self.waiting.drain() {
-            out.extend(reply.answer(Err(reason.clone())));
-        }
-        for request in self.preparation.request.take().into_iter().chain(self.parked.drain()) {
-            out.extend(request.reply.answer(Err(reason.clone())));
-        }
-        for (receiver, link) in self.links.drain() {
-            out.push(link.detached(receiver, reason.clone()));
-        }
-    }
-
-    /// Ends waiting receive calls without messages, for a stop. Links and locks stay.
-    ///
-    /// # Errors
-    /// A failure that must end the tree.
-    pub fn end_waits(
-        &mut self,
-        now: Timestamp,
-        out: &mut Vec<Release>,
-    ) -> Result<TurnResults, TreeFault> {
-        let mut turn = TurnResults::default();
-        let calls: Vec<Ticket> = self.waiting.keys().copied().collect();
-        for call in calls {
-            let command = Command::CancelReceive { call };
-            self.step(out, &mut turn, now, Reserved::Granted, |machine, ctx, step| {
-                machine.apply(call, crate::path::SubQueue::Main, command, ctx, step).map(|_| ())
-            })?
-            .ok();
-        }
-        self.finish(now, out, &mut turn)?;
-        Ok(turn)
-    }
-
     fn advance_time(
         &mut self,
         now: Timestamp,
         out: &mut Vec<Release>,
         turn: &mut TurnResults,
     ) -> Result<(), TreeFault> {
+        if let Some(span) = self.prolongation.as_mut().and_then(Prolongation::take) {
+            self.machine.prolong_locks(span);
+        }
         self.machine.set_move_limit(match self.share {
             ArbiterShare::Turn => MoveLimit::Few,
             ArbiterShare::All | ArbiterShare::LongTurn => MoveLimit::Many,

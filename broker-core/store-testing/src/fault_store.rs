@@ -12,71 +12,35 @@
 //! as unknown although it landed. Scans and pins see only the image, so that content that is not
 //! durable cannot be read by mistake.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use self::state::{ShardState, State, Unknown, is_repetition};
 use super::block_on;
 use super::faults::{Crash, Fate, Odds, Room};
 use super::held_calls::{HeldCalls, HeldRecords};
+use super::members::{Member, Members};
 use super::random::Random;
 use peeklock_store::content_ref::ContentRef;
 use peeklock_store::{
-    Batch, BatchId, Completion, ContentOp, Expectation, Fence, Key, MemoryStore, Record, Records,
-    Reserved, Shard, Store, StoreError, Submission, Waker,
+    Batch, BatchId, Completion, Expectation, Fence, Key, MemoryStore, Records, Registry, Reserved,
+    Shard, Store, StoreError, Submission, Waker,
 };
-
-/// Spaces with the records of the whole store, which batches of all shards write.
-const SPACES_OF_NO_SHARD: [u64; 2] = [0, 1 << 63];
 
 /// A store whose driver decides the results.
 pub struct FaultStore {
     image: Arc<MemoryStore>,
+    /// The registry, if several brokers use the image.
+    member: Option<Arc<Member>>,
+    members: Arc<Members>,
     reads: Arc<HeldCalls>,
     answers: HeldCalls,
     state: Mutex<State>,
-}
-
-struct State {
-    shards: Vec<ShardState>,
-    room: Room,
-    waiting: Vec<Waker>,
-    reserved_bytes: u64,
-    overdrawn: bool,
-    /// The shard to which each space belongs, from its first record on.
-    shard_of_space: BTreeMap<u64, Shard>,
-    at_once: bool,
-    /// Whether the next question for records fails.
-    refuses_exists: bool,
-    /// Whether contents are not shared between shards.
-    separates_contents: bool,
-    /// Fates of the next amendments; later ones are stored.
-    amend_fates: VecDeque<Fate>,
-    fate_here: Option<Fate>,
-    /// Contents that contain this text are pinned as invalid messages.
-    spoilt: Option<&'static str>,
-    ended: bool,
-}
-
-#[derive(Default)]
-struct ShardState {
-    epoch: u64,
-    queue: VecDeque<(Submission, Completion)>,
-    failed: bool,
-    unknown: Option<Unknown>,
-    /// Reservations of batches without a definite outcome, by epoch and id.
-    owed: BTreeMap<(u64, u64), u64>,
-    /// The highest stored id, and the highest id that was reported as stored.
-    stored: u64,
-    answered: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Unknown {
-    id: BatchId,
-    holds: bool,
 }
 
 impl FaultStore {
@@ -93,6 +57,10 @@ impl FaultStore {
     }
 
     fn over(image: Arc<MemoryStore>, at_once: bool) -> Arc<Self> {
+        Arc::new(Self::without_registry(image, at_once, Arc::default()))
+    }
+
+    fn without_registry(image: Arc<MemoryStore>, at_once: bool, members: Arc<Members>) -> Self {
         let shards = (0..image.shard_count()).map(|_| ShardState::default()).collect();
         let state = State {
             shards,
@@ -109,12 +77,26 @@ impl FaultStore {
             spoilt: None,
             ended: false,
         };
-        Arc::new(Self {
+        Self {
             image,
+            member: None,
+            members,
             reads: Arc::default(),
             answers: HeldCalls::default(),
             state: Mutex::new(state),
-        })
+        }
+    }
+
+    /// The store of another broker over the same image, and its registry. Faults of each broker are
+    /// decided separately. The first broker needs such a store too: one without a registry owns
+    /// nothing that others could take.
+    #[must_use]
+    pub fn join(&self, name: &str) -> (Arc<Self>, Arc<Member>) {
+        let member = self.members.join(name, &self.image);
+        let (image, members) = (Arc::clone(&self.image), Arc::clone(&self.members));
+        let mut store = Self::without_registry(image, self.lock().at_once, members);
+        store.member = Some(Arc::clone(&member));
+        (Arc::new(store), member)
     }
 
     /// The durable state.
@@ -367,44 +349,6 @@ impl FaultStore {
     }
 }
 
-impl State {
-    /// Returns the fault of a batch with records in a space of another shard.
-    fn foreign_space(&mut self, submission: &Submission) -> Option<String> {
-        let &[fence] = submission.fences.as_slice() else { return None };
-        let separates_contents = self.separates_contents;
-        submission.batch.records().find_map(|record| {
-            if let Record::Put { content: ContentOp::Of(source), .. } = record
-                && separates_contents
-                && let Some(owner) = self.shard_of_space.get(&space_of(source))
-                && *owner != fence.shard
-            {
-                return Some(format!("a content of shard {} is named", owner.0));
-            }
-            let (key, shard) = match record {
-                Record::DeleteIn { shard, key } => (key, Shard(shard)),
-                Record::Put { key, .. }
-                | Record::Delete { key }
-                | Record::DeletePrefix { prefix: key } => (key, fence.shard),
-            };
-            let space = space_of(key);
-            if SPACES_OF_NO_SHARD.contains(&space) {
-                return None;
-            }
-            let owner = *self.shard_of_space.entry(space).or_insert(shard);
-            (owner != shard).then(|| {
-                format!("space {space} belongs to shard {}, not to shard {}", owner.0, shard.0)
-            })
-        })
-    }
-
-    const fn give_back(&mut self, bytes: u64) {
-        if bytes > self.reserved_bytes {
-            self.overdrawn = true;
-        }
-        self.reserved_bytes = self.reserved_bytes.saturating_sub(bytes);
-    }
-}
-
 #[async_trait]
 impl Store for FaultStore {
     fn name(&self) -> &'static str {
@@ -555,6 +499,10 @@ impl Store for FaultStore {
         self.image.exists(keys).await
     }
 
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
+        self.member.clone().map(|member| member as Arc<dyn Registry>)
+    }
+
     fn shares_contents(&self) -> bool {
         !self.lock().separates_contents
     }
@@ -579,16 +527,6 @@ fn has_text(content: &ContentRef, text: &str) -> bool {
     content.loaded().is_some_and(|bytes| bytes.windows(text.len()).any(is_it))
 }
 
-fn space_of(key: &[u8]) -> u64 {
-    key.first_chunk().map_or(0, |space| u64::from_be_bytes(*space))
-}
-
 fn epoch_of(submission: &Submission) -> u64 {
     submission.fences.first().map_or(0, |fence| fence.epoch)
-}
-
-/// Whether the reservation of a batch was already released, or is recorded.
-fn is_repetition(of_shard: &ShardState, epoch: u64, id: BatchId) -> bool {
-    of_shard.owed.contains_key(&(epoch, id.0))
-        || (of_shard.epoch == epoch && id.0 <= of_shard.stored)
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`store_conformance`] | the suite that every store must pass |
 //! | [`FaultStore`] | a store that completes, fails and forgets at the command of a test |
+//! | [`Member`] | its registry, for several brokers over one image |
 //! | [`SimulatedDisk`] | a disk in memory that loses, tears and refuses writes |
 //! | [`manual_journal`] | a journal without threads, one step at a time |
 //! | [`visit_records`], [`block_on`] | read records, and await a store, on the thread of a test |
@@ -14,6 +15,7 @@
 pub mod fault_store;
 mod faults;
 mod held_calls;
+mod members;
 pub mod random;
 pub mod simulated_disk;
 pub mod store_conformance;
@@ -25,6 +27,7 @@ use std::thread::{self, Thread};
 
 pub use fault_store::FaultStore;
 pub use faults::{Crash, Fate, Odds, Room};
+pub use members::Member;
 use peeklock_store::journal::disk::Disk;
 use peeklock_store::{Journal, JournalConfig, Key, Store, StoreError};
 pub use random::Random;

@@ -8,7 +8,7 @@
 //!
 //! Modules in reading order:
 //!
-//! - [`content_ref`], [`records`], [`shortage`](Shortage): parts of the contract
+//! - [`content_ref`], [`records`], [`registry`], [`shortage`](Shortage): parts of the contract
 //! - [`memory`]: the store without a disk, the simplest implementation
 //! - [`journal`]: the durable store
 
@@ -16,6 +16,7 @@ pub mod content_ref;
 pub mod journal;
 pub mod memory;
 pub mod records;
+pub mod registry;
 mod shortage;
 
 use std::fmt;
@@ -28,6 +29,7 @@ pub use journal::{Journal, JournalConfig};
 pub use memory::MemoryStore;
 pub use peeklock_record::{Batch, ContentOp, KEY_BYTES_MAX, Key, Record, Reserved, SPACE_BYTES};
 pub use records::{RecordSlice, Records, SLICE_BYTES};
+pub use registry::Registry;
 pub use shortage::Shortage;
 
 /// Errors of a store.
@@ -240,6 +242,12 @@ pub trait Store: Send + Sync {
     /// A second store with the completed data of this one; later changes of either do not affect
     /// the other. Atomic like a batch. `None` if the store would have to copy everything.
     fn fork(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
+
+    /// The registry that says which of several brokers owns the shards. A store without one has one
+    /// broker.
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
         None
     }
 

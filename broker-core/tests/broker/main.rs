@@ -32,6 +32,7 @@ mod policies;
 mod searching;
 mod series;
 mod slices;
+mod standby;
 mod store_conformance;
 mod tracer;
 mod transactions;

@@ -105,7 +105,7 @@ use crate::ids::{EntityId, ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
 pub(crate) use self::act::{expiry_at, refuse_endless};
@@ -458,6 +458,13 @@ impl Machine for Queue {
         self.expire(&mut moves, ctx, step);
         step.moves += (self.move_limit.max() - moves) as u64;
         self.is_behind = moves == 0;
+    }
+
+    fn prolong_locks(&mut self, span: TimeSpan) {
+        self.locks.prolong(span);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.prolong(span);
+        }
     }
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {

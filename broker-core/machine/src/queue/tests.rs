@@ -7,6 +7,7 @@ mod inspect;
 mod inspect_rows;
 mod leaving;
 mod operator;
+mod prolonged;
 mod put_back;
 mod sending;
 mod weighed;

@@ -299,7 +299,10 @@ async fn open_tree(
     let now = root.shared.clock.now();
     let desk = DESK.with(|desk| {
         let shared = &root.shared;
-        let open = || Desk::open(Arc::clone(&shared.clock), shared.pulses.add());
+        let open = || {
+            let tenure = Arc::clone(&shared.tenure);
+            Desk::open(Arc::clone(&shared.clock), shared.pulses.add(), tenure)
+        };
         Rc::clone(desk.borrow_mut().get_or_insert_with(open))
     });
     let (id, namespace) = (root.id, root.namespace.clone());
@@ -495,6 +498,7 @@ impl OpenTask {
             }),
         )
         .with_census(Arc::clone(&shared.census))
+        .with_tenure(&shared.tenure)
         .with_loads(shared.loads.clone())
         .with_taps(self.id, Arc::clone(&shared.taps))
         .with_journeys((self.id, Arc::clone(&self.path)), shared.journeys.clone())

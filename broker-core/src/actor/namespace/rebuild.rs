@@ -69,8 +69,14 @@ impl Handler<TreeFailed> for NamespaceActor {
             return;
         }
         if self.stopping {
-            // Requests that were not stored have been answered; the next start opens the entity
-            // from the store.
+            // Requests that were carried out have been answered. No machine will take the others;
+            // the next start opens the entity from the store.
+            let reason = Rejection::cancelled("the broker is stopping");
+            for id in self.family_of(id) {
+                if let Some(entity) = self.entities.get(&id) {
+                    entity.inlet.close(&reason);
+                }
+            }
             self.end_if_retired();
             return;
         }

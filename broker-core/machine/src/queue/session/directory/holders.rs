@@ -8,7 +8,7 @@ use crate::command::LinkEnd;
 use crate::ids::{ReceiverId, SessionEpoch, Ticket};
 use crate::queue::demand::{Calls, ReceiveCall, ReceiverLink};
 use crate::queue::session::{SessionHold, SessionIndex};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 
 impl Sessions {
     pub(in crate::queue) fn hold_mut(&mut self, index: SessionIndex) -> Option<&mut SessionHold> {
@@ -137,6 +137,19 @@ impl Sessions {
         self.set_end(index, until);
         if let Some(hold) = self.hold_mut(index) {
             hold.renewals = hold.renewals.saturating_add(1);
+        }
+    }
+
+    /// Lets all session locks in force, and the locks under them, end later by the same time.
+    pub(in crate::queue) fn prolong(&mut self, span: TimeSpan) {
+        let held: Vec<SessionIndex> = self.by_receiver.values().copied().collect();
+        for index in held {
+            let Some(hold) = self.hold_mut(index).filter(|hold| hold.ended.is_none()) else {
+                continue;
+            };
+            hold.locks.prolong(span);
+            let until = hold.until.plus(span);
+            self.set_end(index, until);
         }
     }
 

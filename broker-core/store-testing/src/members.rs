@@ -1,0 +1,147 @@
+//! Several brokers over one image: a registry whose driver decides which of them reach it, and when
+//! a lease ends.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use peeklock_store::registry::{Incarnation, Owner, View};
+use peeklock_store::{MemoryStore, Registry, Shard, Store as _, StoreError};
+use tokio::sync::Notify;
+
+/// The registry of an image.
+#[derive(Default)]
+pub(crate) struct Members {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// State of each broker that has joined, by incarnation.
+    members: Vec<MemberState>,
+    owner: Option<usize>,
+}
+
+#[derive(Default)]
+struct MemberState {
+    name: Arc<str>,
+    is_cut_off: bool,
+    has_ended: bool,
+    renewals: u64,
+}
+
+impl Members {
+    pub(crate) fn join(self: &Arc<Self>, name: &str, image: &Arc<MemoryStore>) -> Arc<Member> {
+        let mut state = self.lock();
+        state.members.push(MemberState { name: name.into(), ..MemberState::default() });
+        let number = state.members.len() - 1;
+        drop(state);
+        Arc::new(Member { members: Arc::clone(self), number, image: Arc::clone(image) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The registry as one broker sees it.
+pub struct Member {
+    members: Arc<Members>,
+    number: usize,
+    image: Arc<MemoryStore>,
+}
+
+impl Member {
+    /// From now on, no call of this broker reaches the registry, or all do again. Calls that wait
+    /// go on then.
+    pub fn cut_off(&self, is_cut_off: bool) {
+        self.change(|member| member.is_cut_off = is_cut_off);
+    }
+
+    /// Ends the lease of this broker for the others, as if time had passed.
+    pub fn end_lease(&self) {
+        self.change(|member| member.has_ended = true);
+    }
+
+    /// Number of renewals of this broker.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.members.lock().members.get(self.number).map_or(0, |member| member.renewals)
+    }
+
+    /// Whether this broker owns the shards.
+    #[must_use]
+    pub fn is_owner(&self) -> bool {
+        self.members.lock().owner == Some(self.number)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut MemberState)) {
+        if let Some(member) = self.members.lock().members.get_mut(self.number) {
+            change(member);
+        }
+        self.members.changed.notify_waiters();
+    }
+
+    fn becomes_owner(&self, from: Option<Incarnation>) -> bool {
+        let mut state = self.members.lock();
+        let has_ended =
+            |owner: usize| state.members.get(owner).is_none_or(|member| member.has_ended);
+        let is_free = state.owner.is_none_or(has_ended)
+            && state.owner.map(|owner| Incarnation(owner as u64)) == from;
+        if is_free {
+            state.owner = Some(self.number);
+        }
+        is_free
+    }
+
+    async fn reach(&self) {
+        loop {
+            let changed = self.members.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let is_cut_off =
+                self.members.lock().members.get(self.number).is_some_and(|one| one.is_cut_off);
+            if !is_cut_off {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+#[async_trait]
+impl Registry for Member {
+    async fn renew(&self) -> Result<View, StoreError> {
+        self.reach().await;
+        let mut state = self.members.lock();
+        let owner = state.owner;
+        if let Some(member) = state.members.get_mut(self.number) {
+            member.renewals += 1;
+            member.has_ended = false;
+        }
+        let owner = match owner {
+            None => Owner::Nobody,
+            Some(owner) if owner == self.number => Owner::This,
+            Some(owner) => {
+                let member = state.members.get(owner);
+                Owner::Other {
+                    incarnation: Incarnation(owner as u64),
+                    name: member.map(|one| Arc::clone(&one.name)).unwrap_or_default(),
+                    has_ended: member.is_none_or(|one| one.has_ended),
+                }
+            }
+        };
+        Ok(View { now: SystemTime::now(), owner })
+    }
+
+    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
+        self.reach().await;
+        if self.becomes_owner(from) {
+            for shard in 0..self.image.shard_count() {
+                self.image.acquire(Shard(shard)).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! The registry of a store that several brokers may use: which of them owns its shards.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+
+use crate::StoreError;
+
+/// Says which broker owns the shards of a store, and for how long (CLU-16). One broker owns all of
+/// them; the others wait for the end of its lease.
+///
+/// [`Store::close`](crate::Store::close) ends the lease, so that another broker takes the shards over at
+/// once. All methods may wait for the medium, within the time limit of the store. Liveness depends on
+/// leases, and safety on epochs alone: a broker that wrongly believes that it owns a shard stores
+/// nothing ([`StoreError::Fenced`]).
+#[async_trait]
+pub trait Registry: Send + Sync {
+    /// Renews the lease of this broker, enters it if it is not known, and returns the state of the
+    /// registry as of this renewal.
+    ///
+    /// # Errors
+    /// If the registry cannot be reached, or if another broker that lives has the same name. It is
+    /// unknown whether the lease was renewed.
+    async fn renew(&self) -> Result<View, StoreError>;
+
+    /// Takes all shards over: raises their epochs, so that nothing of the previous owner is stored
+    /// from now on. Does nothing if the owner is no longer `from`, or its lease is in force by the
+    /// clock of the registry. The next [`View`] has the result, also after an error.
+    ///
+    /// # Errors
+    /// If the registry cannot be reached; then the shards may have been taken.
+    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError>;
+}
+
+/// Names a broker from its start to its end. Never used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Incarnation(pub u64);
+
+/// State of a registry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Time of the registry.
+    pub now: SystemTime,
+    /// Owner of the shards.
+    pub owner: Owner,
+}
+
+/// Owner of all shards, as the broker that asks sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// No broker has ever owned them.
+    Nobody,
+    /// The broker that asks.
+    This,
+    /// Another broker.
+    Other {
+        /// Which one.
+        incarnation: Incarnation,
+        /// Its name, for logs.
+        name: Arc<str>,
+        /// Whether its lease has ended by the clock of the registry.
+        has_ended: bool,
+    },
+}
