@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::actor::namespace::{AnswerTo, DeleteEntity, NamespaceActor, StopNamespace};
 use crate::admission::{Budget, Permit, Pool};
+use crate::cluster::tenure::Ending;
 use crate::command::InboundMessage;
 use crate::condition::Condition;
 use crate::description::{Destination, EntityKind, Settings};
@@ -172,6 +173,7 @@ impl Broker {
 
     /// As [`Broker::find`], but waits for a creation that is being stored (ENT-32).
     pub(crate) async fn find_created(&self, path: &str) -> Result<Entity, Rejection> {
+        self.shared.tenure.valid().await.map_err(Ending::refusal)?;
         match self.find(path) {
             Err(reason) if reason.condition() == Condition::EntityNotFound => {}
             found => return found,
@@ -307,6 +309,7 @@ impl Broker {
         M: actix::Message<Result = ()> + Send + 'static,
         NamespaceActor: actix::Handler<M>,
     {
+        self.shared.tenure.valid().await.map_err(Ending::refusal)?;
         let room = Arc::new(self.management_room(count as u64, bytes).await?);
         let (answer, answered) = AnswerTo::new(&room);
         self.namespace.do_send(mail(answer));
@@ -484,7 +487,7 @@ impl Broker {
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
         if let Some(keeper) = &self.shared.keeper {
-            keeper.stop_waiting();
+            keeper.begin_stop();
         }
         if let Some(jobs) = &self.shared.jobs {
             jobs.end().await;
@@ -521,6 +524,9 @@ impl Broker {
     pub fn abandon(&self) {
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some() {
+            if let Some(keeper) = &self.shared.keeper {
+                keeper.abandon();
+            }
             self.engine.end.notify_one();
         }
     }

@@ -21,7 +21,7 @@ use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock};
 use crate::cluster::keeper::Keeper;
 use crate::cluster::ownership::LeaseTimes;
-use crate::cluster::tenure::Tenure;
+use crate::cluster::tenure::{Ending, Tenure};
 use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
 use crate::description::Settings;
 use crate::edge::{Edge, Entropy};
@@ -296,7 +296,7 @@ impl BrokerBuilder {
 
     /// Starts the broker's own threads and opens every entity in the store. Returns when all are
     /// open. If another broker owns the shards of the store, it first waits until the lease of that
-    /// broker is over; to stop waiting, drop the future. Works in any runtime, and several times in one process.
+    /// broker is over. While it waits, the future can be dropped. Works in any runtime, and several times in one process.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -404,9 +404,14 @@ impl BrokerBuilder {
         }));
         if shared.keeper.is_some() {
             let lost = Arc::downgrade(&shared);
-            shared.tenure.when_ended(Box::new(move || {
+            shared.tenure.when_ended(Box::new(move |ending| {
+                let why = match ending {
+                    Ending::Lost => "another broker has taken the shards of the store over",
+                    Ending::Failed => "the renewals of the lease have ended",
+                    Ending::Stopped => return,
+                };
                 if let Some(shared) = lost.upgrade() {
-                    shared.health.fail("another broker has taken the shards of the store over");
+                    shared.health.fail(why);
                 }
             }));
         }

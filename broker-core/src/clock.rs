@@ -141,21 +141,38 @@ pub(crate) fn timestamp(wall: SystemTime) -> Timestamp {
 
 /// Time of a database that several brokers use (CLU-14): boot time, and what must be added to it.
 #[derive(Debug, Default)]
-pub struct DatabaseTime {
-    offset: AtomicI64,
+pub struct DatabaseTime(Mutex<Option<NotedTime>>);
+
+#[derive(Clone, Copy, Debug)]
+struct NotedTime {
+    offset: i64,
+    round_trip: TimeSpan,
 }
 
+/// Longest time between question and answer for an answer that replaces an earlier one. The time of
+/// the database is known to half of it.
+const ROUND_TRIP_MAX: TimeSpan = TimeSpan::from_ms(200);
+
 impl DatabaseTime {
-    /// Notes an answer of the database with its time, and the boot times of question and answer.
+    /// Notes an answer of the database with its time, and the boot times of question and answer. A
+    /// slow answer counts only while all earlier ones were slower.
     pub fn note(&self, time: Timestamp, asked_at: TimeSpan, answered_at: TimeSpan) {
-        let between = asked_at.plus(answered_at).divided_by(2);
-        self.offset.store(time.ticks().saturating_sub(between.ticks()), Ordering::Release);
+        let round_trip = TimeSpan::from_ticks(answered_at.ticks().saturating_sub(asked_at.ticks()));
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let slowest = noted.map_or(TimeSpan::MAX, |noted| noted.round_trip.max(ROUND_TRIP_MAX));
+        if round_trip <= slowest {
+            let between = asked_at.plus(round_trip.divided_by(2));
+            let offset = time.ticks().saturating_sub(between.ticks());
+            *noted = Some(NotedTime { offset, round_trip });
+        }
     }
 
-    /// The time of the database now.
+    /// The time of the database now. The start of boot time, if it has never answered.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        Timestamp::from_ticks(self.offset.load(Ordering::Acquire).saturating_add(boot_ticks()))
+        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = noted.map_or(0, |noted| noted.offset);
+        Timestamp::from_ticks(offset.saturating_add(boot_ticks()))
     }
 }
 
@@ -266,6 +283,27 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// CLU-14: the time of a database is that of the middle of question and answer; a slow answer
+    /// does not replace a quick one.
+    #[test]
+    fn database_time_ignores_slow_answers() {
+        let time = DatabaseTime::default();
+        let at = |seconds: i64| Timestamp::from_unix_ms(1_800_000_000_000 + seconds * 1_000);
+        let now = boot_time();
+        let ago = |ms: i64| TimeSpan::from_ticks(now.ticks() - TimeSpan::from_ms(ms).ticks());
+        let error = |time: &DatabaseTime, expected: Timestamp| {
+            (time.now().ticks() - expected.ticks()).abs() < TimeSpan::from_seconds(30).ticks()
+        };
+        time.note(at(0), ago(3_000), now);
+        assert!(error(&time, at(1)), "the first answer counts");
+        time.note(at(500), ago(100), now);
+        assert!(error(&time, at(500)));
+        time.note(at(900), ago(3_000), now);
+        assert!(error(&time, at(500)), "the slow answer is ignored");
+        time.note(at(1_000), ago(200), now);
+        assert!(error(&time, at(1_000)));
+    }
 
     /// FND-07, FND-09: beyond the last instant, the system time is that instant.
     #[test]

@@ -235,11 +235,18 @@ impl Access {
     /// Call it before any other work for a request, such as reading its body. Security does not
     /// depend on this call: the operation checks the remembered grant again.
     ///
+    /// While the broker is suspended, it waits.
+    ///
     /// # Errors
-    /// `Unauthorized`.
+    /// `Unauthorized`; `ServerBusy` if another broker serves the namespace now.
     pub async fn allow(&self, action: Action, path: &str) -> Result<String, BrokerError> {
         let resource = canonical(path);
         self.pass(&resource, action).await?;
+        // Answers rest on the memory of the broker, and metrics are about the broker (CLU-17).
+        if action != Action::ReadMetrics {
+            let valid = self.broker.shared.tenure.valid().await;
+            valid.map_err(|ending| self.broker.refuse(ending.refusal(), &resource))?;
+        }
         Ok(resource)
     }
 

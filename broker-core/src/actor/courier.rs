@@ -353,6 +353,10 @@ impl Errand {
         let Some((arrivals, room)) = self.load(&mut list, LoadedFor::Forwarder).await else {
             return Ok(Vec::new());
         };
+        // Another broker may have the messages (CLU-17).
+        if self.shared.tenure.valid().await.is_err() {
+            return Ok(Vec::new());
+        }
         self.call_forwarder(forwarder, leave, &list, (arrivals, room)).await
     }
 
@@ -383,7 +387,9 @@ impl Errand {
         let threads = || self.shared.forwarders.thread();
         let (to, outgoing) = (&list.destination, Arc::new(outgoing));
         let call = self.route.call(forwarder, source, to, (leave, threads), outgoing);
+        // After a suspension of the broker, the answer and the deadline may have come together.
         let called = tokio::select! {
+            biased;
             called = call => called,
             () = clock.sleep_until(deadline) => {
                 let why = format!("no answer within {} s", time_max.as_seconds_f64());

@@ -46,7 +46,7 @@ use crate::time::{TimeSpan, Timestamp};
 const LAST_COMMANDS: usize = 256;
 
 /// Reason for the end of all trees of a broker whose tenure has ended.
-const LOST: &str = "another broker owns the shards";
+const TENURE_ENDED: &str = "the tenure of the broker has ended";
 
 type SharedShell = Rc<RefCell<Shell<AnyMachine>>>;
 
@@ -239,11 +239,15 @@ impl Drive {
         ) -> Result<TurnResults, TreeFault>,
     ) {
         let Some(shell) = self.shell() else { return };
-        if !self.desk.tenure.wait() {
-            drop(shell);
-            return self.fail(LOST);
+        // Read before the tenure is checked: the process may be stopped between the two.
+        let mut now = self.clock.now();
+        if !self.desk.tenure.is_valid() {
+            if self.desk.tenure.wait().is_err() {
+                drop(shell);
+                return self.fail(TENURE_ENDED);
+            }
+            now = self.clock.now();
         }
-        let now = self.clock.now();
         let mut running = Some(self.desk.pulse.begin(self.id, now));
         self.desk.note_turn(self.tree_number, now);
         let mut releases = Vec::new();
@@ -252,11 +256,12 @@ impl Drive {
         if !self.desk.tenure.is_valid() {
             // A suspended turn is not stuck.
             running.take();
-            if !self.desk.tenure.wait() {
+            if self.desk.tenure.wait().is_err() {
                 drop(shell);
-                // Whoever waits for a result learns that it is unknown.
+                self.fail(TENURE_ENDED);
+                // Clients are told that these results are unknown.
                 drop(releases);
-                return self.fail(LOST);
+                return;
             }
         }
         match result {
@@ -327,11 +332,12 @@ impl Drive {
     /// the entity from the store when no batch of its tree is on its way (DESIGN D3).
     pub(super) fn fail(&self, why: &str) {
         let Some(shell) = self.shell.take() else { return };
-        let reason = if self.desk.tenure.has_ended() {
-            Rejection::server_busy("another broker serves this namespace now; connect again")
-        } else {
-            tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
-            Rejection::internal("the entity failed and is being rebuilt; retry in a moment")
+        let reason = match self.desk.tenure.ending() {
+            Some(ending) => ending.refusal(),
+            None => {
+                tracing::error!(entity_id = self.id.0, why, "entity failed and is being rebuilt");
+                Rejection::internal("the entity failed and is being rebuilt; retry in a moment")
+            }
         };
         self.inlet.detach();
         let mut releases = Vec::new();

@@ -7,33 +7,34 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle as TaskHandle;
 
 use super::ownership::{Action, LeaseTimes, Ownership, Phase};
-use super::tenure::Tenure;
+use super::tenure::{Ending, Tenure};
 use crate::clock::{DatabaseTime, boot_time, timestamp};
 use crate::store::registry::{Owner, View};
 use crate::store::{Registry, StoreError};
 use crate::time::TimeSpan;
 
-/// Keeper of the ownership of a broker. Ends with its last reference.
+/// Keeper of the ownership of a broker. It ends with its last reference.
 pub struct Keeper {
     tenure: Arc<Tenure>,
     time: Arc<DatabaseTime>,
-    end: Arc<End>,
+    stop: Arc<Stop>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How the thread of a keeper learns that it must end.
+/// Tells the thread of a keeper to stop.
 #[derive(Default)]
-struct End {
+struct Stop {
     /// The broker stops: a suspension ends the tenure, since nobody would wait for its end.
-    stopping: watch::Sender<bool>,
+    is_stopping: watch::Sender<bool>,
     now: Notify,
 }
 
 impl Keeper {
-    /// Waits until this broker owns the shards of a store, as standby of the broker that owns them,
-    /// however long that is. To stop waiting, drop the future.
+    /// Waits until this broker owns the shards of a store, as the standby of the broker that owns
+    /// them, however long that takes. To stop waiting, drop the future.
     ///
     /// # Errors
     /// If the registry refuses this broker, or the thread cannot be started.
@@ -46,35 +47,32 @@ impl Keeper {
         let keeper = Self {
             tenure: Arc::new(Tenure::until(TimeSpan::ZERO)),
             time: Arc::default(),
-            end: Arc::default(),
+            stop: Arc::default(),
             thread: Mutex::new(None),
         };
         let (begun, begin) = oneshot::channel();
-        let mut keeping = Keeping {
+        let keeping = Keeping {
             registry,
             machine: Ownership::new(times),
             times,
             tenure: Arc::clone(&keeper.tenure),
             time: Arc::clone(&keeper.time),
-            end: Arc::clone(&keeper.end),
+            stop: Arc::clone(&keeper.stop),
             begun: Some(begun),
-            waits_for: None,
-            is_away: false,
+            refused_since: None,
+            named_owner: None,
+            is_unreachable: false,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| failed(format!("threads cannot be started: {error}")))?;
         let thread = std::thread::Builder::new()
             .name("peeklock-lease".to_owned())
-            .spawn(move || drop(runtime.block_on(keeping.run())))
+            .spawn(move || keep(keeping))
             .map_err(|error| failed(format!("threads cannot be started: {error}")))?;
         *keeper.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         begin.await.map_err(|_| failed("the thread of the lease has ended".to_owned()))??;
         Ok(keeper)
     }
 
-    /// The time in which the broker may work.
+    /// Time in which the broker may work.
     #[must_use]
     pub const fn tenure(&self) -> &Arc<Tenure> {
         &self.tenure
@@ -86,26 +84,61 @@ impl Keeper {
         &self.time
     }
 
-    /// The broker stops: ends the tenure instead of waiting for the end of a suspension.
-    pub fn stop_waiting(&self) {
-        self.end.stopping.send_replace(true);
+    /// The broker stops: a suspension, now or later, ends the tenure.
+    pub fn begin_stop(&self) {
+        self.stop.is_stopping.send_replace(true);
     }
 
-    /// Ends the renewals. The store ends the lease when it is closed.
+    /// Ends the renewals, and waits for the end of the thread. The store ends the lease when it is
+    /// closed.
     pub fn end(&self) {
-        self.end.now.notify_one();
+        self.stop.now.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             thread.join().ok();
         }
     }
+
+    /// Ends the renewals and the tenure, without waiting. The lease stays until it is over.
+    pub fn abandon(&self) {
+        self.stop.now.notify_one();
+        self.tenure.end(Ending::Stopped);
+    }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Not joined: a thread that must not block may drop the last reference.
-        self.end.now.notify_one();
-        self.tenure.end();
+        self.abandon();
+    }
+}
+
+/// Body of the thread.
+fn keep(mut keeping: Keeping) {
+    // A panic must not leave arbiters that wait for a renewal.
+    let guard = EndOnPanic(Arc::clone(&keeping.tenure));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => {
+            // It has ended, or it has lost the shards.
+            runtime.block_on(keeping.run()).ok();
+            // A name that is being looked up must not hold a stop up.
+            runtime.shutdown_background();
+        }
+        Err(error) => {
+            if let Some(begun) = keeping.begun.take() {
+                let why = format!("the thread of the lease cannot be started: {error}");
+                begun.send(Err(StoreError::Failed(why.into()))).ok();
+            }
+        }
+    }
+    std::mem::forget(guard);
+}
+
+struct EndOnPanic(Arc<Tenure>);
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        self.0.end(Ending::Failed);
     }
 }
 
@@ -116,23 +149,24 @@ struct Keeping {
     times: LeaseTimes,
     tenure: Arc<Tenure>,
     time: Arc<DatabaseTime>,
-    end: Arc<End>,
+    stop: Arc<Stop>,
     begun: Option<oneshot::Sender<Result<(), StoreError>>>,
+    /// Boot time since which the registry refuses this broker.
+    refused_since: Option<TimeSpan>,
     /// The owner that the log has named last.
-    waits_for: Option<Arc<str>>,
-    /// Whether the registry does not answer, as the log says.
-    is_away: bool,
+    named_owner: Option<Arc<str>>,
+    /// Whether the log says that the registry does not answer.
+    is_unreachable: bool,
 }
 
 /// The keeper has ended, or the broker stops while it is suspended.
-struct Ended;
-
-/// Pause between a takeover and the renewal that shows its result.
-const TAKING: TimeSpan = TimeSpan::from_ms(20);
+struct KeeperEnded;
 
 impl Keeping {
-    async fn run(&mut self) -> Result<(), Ended> {
+    async fn run(&mut self) -> Result<(), KeeperEnded> {
         let registry = Arc::clone(&self.registry);
+        // A takeover may wait for appends of the past owner; renewals go on meanwhile.
+        let mut taking: Option<TaskHandle<Result<(), StoreError>>> = None;
         loop {
             let sent_at = boot_time();
             // A later renewal may succeed while this one is lost.
@@ -147,48 +181,61 @@ impl Keeping {
                     None
                 }
             };
-            let mut next = sent_at.plus(self.times.renew);
             match action {
                 Some(Action::Lose) => return Ok(()),
-                Some(Action::Take(from)) => {
-                    let late_at = boot_time().plus(self.times.valid_for().divided_by(2));
-                    let taken = self.wait(late_at, registry.take(from)).await?;
-                    if let Err(error) = taken.unwrap_or(Ok(())) {
-                        tracing::warn!(%error, "the shards could not be taken over");
-                    }
-                    next = boot_time().plus(TAKING);
+                Some(Action::Take(from)) if taking.is_none() => {
+                    tracing::info!("taking the shards over");
+                    let registry = Arc::clone(&registry);
+                    taking = Some(tokio::spawn(async move { registry.take(from).await }));
                 }
-                Some(Action::Begin | Action::Suspend | Action::Resume(_)) | None => {}
+                Some(Action::Take(_) | Action::Begin | Action::Suspend | Action::Resume(_))
+                | None => {}
+            }
+            let next = sent_at.plus(self.times.renew);
+            let taken = async {
+                match &mut taking {
+                    Some(taking) => taking.await,
+                    None => std::future::pending().await,
+                }
+            };
+            let Some(taken) = self.wait(next, taken).await? else { continue };
+            taking = None;
+            match taken {
+                // The next renewal has the result.
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => tracing::warn!(%error, "the shards could not be taken over"),
+                Err(error) => tracing::error!(%error, "the takeover has failed"),
             }
             self.wait(next, std::future::pending::<()>()).await?;
         }
     }
 
-    /// Waits for some work, at most until a boot time, and suspends the broker if its lease ends
+    /// Waits for some work, at most until a boot time. Suspends the broker if its lease ends
     /// meanwhile.
     async fn wait<T>(
         &mut self,
         until: TimeSpan,
         work: impl Future<Output = T>,
-    ) -> Result<Option<T>, Ended> {
+    ) -> Result<Option<T>, KeeperEnded> {
         let mut work = pin!(work);
-        let end = Arc::clone(&self.end);
-        let mut stopping = end.stopping.subscribe();
+        let stop = Arc::clone(&self.stop);
+        let mut stopping = stop.is_stopping.subscribe();
         loop {
-            let lease_over =
-                self.machine.valid_until().filter(|_| self.machine.phase() == Phase::Owner);
+            let is_owner = self.machine.phase() == Phase::Owner;
+            let lease_over = self.machine.valid_until().filter(|_| is_owner);
             let is_suspended = matches!(self.machine.phase(), Phase::Suspended(_));
             tokio::select! {
-                done = &mut work => return Ok(Some(done)),
-                () = sleep_until(until) => return Ok(None),
+                biased;
+                () = stop.now.notified() => return Err(KeeperEnded),
+                _ = stopping.wait_for(|is_stopping| *is_stopping), if is_suspended => {
+                    self.tenure.end(Ending::Stopped);
+                    return Err(KeeperEnded);
+                }
                 () = sleep_until(lease_over.unwrap_or_default()), if lease_over.is_some() => {
                     self.advance();
                 }
-                _ = stopping.wait_for(|is_stopping| *is_stopping), if is_suspended => {
-                    self.tenure.end();
-                    return Err(Ended);
-                }
-                () = end.now.notified() => return Err(Ended),
+                () = sleep_until(until) => return Ok(None),
+                done = &mut work => return Ok(Some(done)),
             }
         }
     }
@@ -204,9 +251,10 @@ impl Keeping {
     /// Judges the answer to a renewal.
     fn judge(&mut self, sent_at: TimeSpan, view: &View) -> Option<Action> {
         let now = boot_time();
-        if std::mem::take(&mut self.is_away) {
+        if std::mem::take(&mut self.is_unreachable) {
             tracing::info!("the lease can be renewed again");
         }
+        self.refused_since = None;
         self.time.note(timestamp(view.now), sent_at, now);
         let action = self.machine.renewed(sent_at, now, view);
         let valid_until = self.machine.valid_until().unwrap_or_default();
@@ -223,49 +271,46 @@ impl Keeping {
                 self.tenure.extend(valid_until, suspended);
             }
             Some(Action::Lose) => {
-                tracing::error!(owner = name_of(view), "another broker has taken the shards over");
-                self.tenure.end();
-            }
-            Some(Action::Take(_)) => {
-                tracing::info!(from = name_of(view), "taking the shards over");
+                let owner = match &view.owner {
+                    Owner::Other { name, .. } => name,
+                    Owner::This | Owner::Nobody => "nobody",
+                };
+                tracing::error!(owner, "another broker has taken the shards over");
+                self.tenure.end(Ending::Lost);
             }
             None if self.machine.phase() == Phase::Owner => {
                 self.tenure.extend(valid_until, TimeSpan::ZERO);
             }
-            Some(Action::Suspend) | None => self.note_wait(view),
+            Some(Action::Take(_) | Action::Suspend) | None => self.note_owner(view),
         }
         action
     }
 
-    /// A registry that refuses this broker ends the wait of a standby.
-    fn note_failure(&mut self, error: &StoreError) -> Result<(), Ended> {
-        if !error.is_unavailable()
-            && let Some(begun) = self.begun.take()
-        {
-            begun.send(Err(error.clone())).ok();
-            return Err(Ended);
+    /// A registry that refuses a standby for a whole lease ends its wait. Until then, the lease of
+    /// an earlier process of the same name may be the reason.
+    fn note_failure(&mut self, error: &StoreError) -> Result<(), KeeperEnded> {
+        if !error.is_unavailable() && self.begun.is_some() {
+            let since = *self.refused_since.get_or_insert_with(boot_time);
+            if boot_time() >= since.plus(self.times.lease).plus(self.times.renew) {
+                if let Some(begun) = self.begun.take() {
+                    begun.send(Err(error.clone())).ok();
+                }
+                return Err(KeeperEnded);
+            }
         }
-        if !std::mem::replace(&mut self.is_away, true) {
+        if !std::mem::replace(&mut self.is_unreachable, true) {
             tracing::warn!(%error, "the lease cannot be renewed; trying again");
         }
         Ok(())
     }
 
-    fn note_wait(&mut self, view: &View) {
+    fn note_owner(&mut self, view: &View) {
         if let Owner::Other { name, .. } = &view.owner
-            && self.waits_for.as_ref() != Some(name)
+            && self.named_owner.as_ref() != Some(name)
         {
             tracing::info!(owner = &**name, "standing by for the broker that owns the shards");
-            self.waits_for = Some(Arc::clone(name));
+            self.named_owner = Some(Arc::clone(name));
         }
-    }
-}
-
-fn name_of(view: &View) -> &str {
-    match &view.owner {
-        Owner::Other { name, .. } => name,
-        Owner::Nobody => "nobody",
-        Owner::This => "this broker",
     }
 }
 

@@ -87,7 +87,7 @@ pub enum Action {
     Suspend,
     /// Go on as before. Locks that were in force are prolonged by this time (CLU-22).
     Resume(TimeSpan),
-    /// Stop for good: another broker owns the shards.
+    /// Stop permanently: another broker owns the shards.
     Lose,
 }
 
@@ -146,11 +146,15 @@ impl Ownership {
 
     /// A renewal that was sent at `sent_at` has succeeded. Call [`Self::advance`] before.
     pub fn renewed(&mut self, sent_at: TimeSpan, now: TimeSpan, view: &View) -> Option<Action> {
+        // The answer to a later renewal has come before.
+        if self.renewed.is_some_and(|last| sent_at < last) {
+            return None;
+        }
         // A lease that ended meanwhile was a gap.
         if self.valid_until().is_none_or(|until| sent_at >= until) {
             self.steady_since = sent_at;
         }
-        self.renewed = Some(self.renewed.map_or(sent_at, |earlier| earlier.max(sent_at)));
+        self.renewed = Some(sent_at);
         let is_valid = self.valid_until().is_some_and(|until| now < until);
         match (self.phase, &view.owner) {
             (Phase::Lost, _) => None,

@@ -1,10 +1,14 @@
 //! The time in which a broker may work, as every turn of an arbiter checks it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::clock::boot_time;
+use crate::error::Rejection;
 use crate::time::TimeSpan;
 
 /// Longest time by which one suspension prolongs locks (CLU-22).
@@ -18,19 +22,35 @@ pub struct Tenure {
     valid_until: AtomicI64,
     /// Sum of all times by which locks are prolonged, in ticks.
     prolonged: AtomicI64,
-    has_ended: AtomicBool,
-    changed: (Mutex<Option<OnEnd>>, Condvar),
+    state: Mutex<State>,
+    /// Threads that wait for a change, and tasks that do.
+    threads: Condvar,
+    tasks: Notify,
 }
 
-/// Called once when a tenure ends for good. Must not block.
-pub type OnEnd = Box<dyn FnOnce() + Send>;
+#[derive(Default)]
+struct State {
+    ending: Option<Ending>,
+    on_end: Option<OnEnd>,
+}
+
+/// Reason for the permanent end of a tenure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Another broker has taken the shards over.
+    Lost,
+    /// The broker stops.
+    Stopped,
+    /// The renewals have ended because of a fault of the program.
+    Failed,
+}
+
+/// Called once when a tenure ends permanently. Must not block.
+pub type OnEnd = Box<dyn FnOnce(Ending) + Send>;
 
 impl fmt::Debug for Tenure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenure")
-            .field("valid_until", &self.valid_until)
-            .field("has_ended", &self.has_ended)
-            .finish_non_exhaustive()
+        f.debug_struct("Tenure").field("valid_until", &self.valid_until).finish_non_exhaustive()
     }
 }
 
@@ -47,8 +67,9 @@ impl Tenure {
         Self {
             valid_until: AtomicI64::new(valid_until.ticks()),
             prolonged: AtomicI64::new(0),
-            has_ended: AtomicBool::new(false),
-            changed: (Mutex::new(None), Condvar::new()),
+            state: Mutex::new(State { ending: None, on_end: None }),
+            threads: Condvar::new(),
+            tasks: Notify::const_new(),
         }
     }
 
@@ -60,26 +81,45 @@ impl Tenure {
         valid_until == i64::MAX || boot_time().ticks() < valid_until
     }
 
-    /// Whether the tenure has ended for good.
+    /// Reason for which the tenure has ended permanently, if it has.
     #[must_use]
-    pub fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Acquire)
+    pub fn ending(&self) -> Option<Ending> {
+        self.lock().ending
     }
 
-    /// Waits while the broker is suspended. Returns whether it may work; `false` means never again.
-    pub fn wait(&self) -> bool {
+    /// Blocks the thread while the broker is suspended. Returns the reason if the tenure has ended.
+    ///
+    /// # Errors
+    /// The broker never works again.
+    pub fn wait(&self) -> Result<(), Ending> {
         if self.is_valid() {
-            return true;
+            return Ok(());
         }
-        let mut guard = self.lock();
+        let mut state = self.lock();
         loop {
+            match state.ending {
+                Some(ending) => return Err(ending),
+                None if self.is_valid() => return Ok(()),
+                None => state = self.threads.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Waits as [`Self::wait`], without blocking the thread.
+    ///
+    /// # Errors
+    /// The broker never works again.
+    pub async fn valid(&self) -> Result<(), Ending> {
+        loop {
+            let mut changed = pin!(self.tasks.notified());
+            changed.as_mut().enable();
             if self.is_valid() {
-                return true;
+                return Ok(());
             }
-            if self.has_ended() {
-                return false;
+            if let Some(ending) = self.ending() {
+                return Err(ending);
             }
-            guard = self.changed.1.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            changed.await;
         }
     }
 
@@ -91,43 +131,67 @@ impl Tenure {
     }
 
     /// Extends the tenure to a boot time, and prolongs locks by the time of a suspension before it.
+    /// Without effect on a tenure that has ended.
     pub fn extend(&self, valid_until: TimeSpan, suspended: TimeSpan) {
-        let guard = self.lock();
-        if !self.has_ended() {
+        let state = self.lock();
+        if state.ending.is_none() {
             let span = suspended.min(PROLONGED_MAX);
             self.prolonged.fetch_add(span.ticks(), Ordering::AcqRel);
             self.valid_until.fetch_max(valid_until.ticks(), Ordering::AcqRel);
         }
-        drop(guard);
-        self.changed.1.notify_all();
+        drop(state);
+        self.wake();
     }
 
-    /// Registers who learns of the end; called at once if the tenure has ended.
+    /// Sets the function that is called at the end; it is called at once if the tenure has ended.
     pub fn when_ended(&self, on_end: OnEnd) {
-        let mut place = self.lock();
-        if !self.has_ended() {
-            *place = Some(on_end);
+        let mut state = self.lock();
+        match state.ending {
+            Some(ending) => {
+                drop(state);
+                on_end(ending);
+            }
+            None => state.on_end = Some(on_end),
+        }
+    }
+
+    /// Ends the tenure permanently. The first reason counts.
+    pub fn end(&self, ending: Ending) {
+        let mut state = self.lock();
+        if state.ending.is_some() {
             return;
         }
-        drop(place);
-        on_end();
-    }
-
-    /// Ends the tenure for good: those who wait learn it.
-    pub fn end(&self) {
-        let mut place = self.lock();
-        self.has_ended.store(true, Ordering::Release);
+        state.ending = Some(ending);
         self.valid_until.store(i64::MIN, Ordering::Release);
-        let on_end = place.take();
-        drop(place);
-        self.changed.1.notify_all();
+        let on_end = state.on_end.take();
+        drop(state);
+        self.wake();
         if let Some(on_end) = on_end {
-            on_end();
+            on_end(ending);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<OnEnd>> {
-        self.changed.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wake(&self) {
+        self.threads.notify_all();
+        self.tasks.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ending {
+    /// The refusal of a request that was not carried out.
+    #[must_use]
+    pub fn refusal(self) -> Rejection {
+        match self {
+            Self::Lost => {
+                Rejection::server_busy("another broker serves this namespace now; connect again")
+            }
+            Self::Stopped => Rejection::cancelled("the broker is stopping"),
+            Self::Failed => Rejection::server_busy("the broker has failed; connect again"),
+        }
     }
 }
 
@@ -163,37 +227,44 @@ mod tests {
         boot_time().plus(TimeSpan::from_minutes(10))
     }
 
-    /// CLU-17: who works on after the end of the tenure waits until it is extended.
-    #[test]
-    fn a_turn_waits_for_the_next_renewal() {
+    /// CLU-17: a thread and a task wait until the tenure is extended.
+    #[tokio::test]
+    async fn tenure_delays_work_until_it_is_extended() {
         let tenure = Arc::new(Tenure::until(TimeSpan::ZERO));
         assert!(!tenure.is_valid());
         let waiting = thread::spawn({
             let tenure = Arc::clone(&tenure);
             move || tenure.wait()
         });
+        let task = Arc::clone(&tenure);
+        let task = tokio::spawn(async move { task.valid().await });
+        tokio::task::yield_now().await;
         tenure.extend(soon(), TimeSpan::from_seconds(4));
-        assert!(waiting.join().expect("no panic"));
+        assert_eq!(waiting.join().expect("no panic"), Ok(()));
+        assert_eq!(task.await.expect("no panic"), Ok(()));
         assert_eq!(tenure.prolonged(), TimeSpan::from_seconds(4));
     }
 
-    /// CLU-18: a tenure that has ended is never extended.
-    #[test]
-    fn an_ended_tenure_lets_nothing_pass() {
+    /// CLU-18: a tenure that has ended is never extended, and its first reason stays.
+    #[tokio::test]
+    async fn ended_tenure_refuses_work() {
         let tenure = Arc::new(Tenure::until(TimeSpan::ZERO));
         let waiting = thread::spawn({
             let tenure = Arc::clone(&tenure);
             move || tenure.wait()
         });
-        tenure.end();
-        assert!(!waiting.join().expect("no panic"));
+        tenure.end(Ending::Lost);
+        tenure.end(Ending::Stopped);
+        assert_eq!(waiting.join().expect("no panic"), Err(Ending::Lost));
         tenure.extend(soon(), TimeSpan::ZERO);
-        assert!(!tenure.is_valid() && !tenure.wait());
+        assert!(!tenure.is_valid());
+        assert_eq!((tenure.wait(), tenure.valid().await), (Err(Ending::Lost), Err(Ending::Lost)));
+        assert_eq!(tenure.prolonged(), TimeSpan::ZERO);
     }
 
     /// CLU-22: each suspension prolongs locks by at most 60 s.
     #[test]
-    fn locks_are_prolonged_within_a_bound() {
+    fn tenure_prolongs_locks_within_a_bound() {
         let tenure = Tenure::until(TimeSpan::ZERO);
         tenure.extend(soon(), TimeSpan::from_minutes(5));
         tenure.extend(soon(), TimeSpan::from_seconds(7));

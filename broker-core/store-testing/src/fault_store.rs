@@ -326,9 +326,11 @@ impl FaultStore {
         state.waiting.clear();
         self.image.unreserve(Shard(0), state.reserved_bytes);
         state.reserved_bytes = 0;
-        let next = Self::over(Arc::clone(&self.image), state.at_once);
+        // The next process joins the registry of the image again.
+        let members = Arc::clone(&self.members);
+        let next = Self::without_registry(Arc::clone(&self.image), state.at_once, members);
         next.lock().separates_contents = state.separates_contents;
-        next
+        Arc::new(next)
     }
 
     fn carry_out(&self, submission: Submission) -> Result<(), StoreError> {
@@ -365,6 +367,9 @@ impl Store for FaultStore {
 
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         self.answers.wait().await?;
+        if self.member.as_ref().is_some_and(|member| !member.is_owner()) {
+            return Err(StoreError::Fenced { held: 0, current: 0 });
+        }
         let (fence, next) = self.image.acquire(shard).await?;
         let mut state = self.lock();
         let mut owed = 0;

@@ -9,6 +9,8 @@ use peeklock_store::registry::{Incarnation, Owner, View};
 use peeklock_store::{MemoryStore, Registry, Shard, Store as _, StoreError};
 use tokio::sync::Notify;
 
+use super::block_on;
+
 /// The registry of an image.
 #[derive(Default)]
 pub(crate) struct Members {
@@ -83,18 +85,6 @@ impl Member {
         self.members.changed.notify_waiters();
     }
 
-    fn becomes_owner(&self, from: Option<Incarnation>) -> bool {
-        let mut state = self.members.lock();
-        let has_ended =
-            |owner: usize| state.members.get(owner).is_none_or(|member| member.has_ended);
-        let is_free = state.owner.is_none_or(has_ended)
-            && state.owner.map(|owner| Incarnation(owner as u64)) == from;
-        if is_free {
-            state.owner = Some(self.number);
-        }
-        is_free
-    }
-
     async fn reach(&self) {
         loop {
             let changed = self.members.changed.notified();
@@ -137,10 +127,16 @@ impl Registry for Member {
 
     async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
         self.reach().await;
-        if self.becomes_owner(from) {
+        let mut state = self.members.lock();
+        let has_ended = |owner: usize| state.members.get(owner).is_none_or(|one| one.has_ended);
+        let is_free = state.owner.is_none_or(has_ended)
+            && state.owner.map(|owner| Incarnation(owner as u64)) == from;
+        if is_free {
+            // Both at once, as in one statement.
             for shard in 0..self.image.shard_count() {
-                self.image.acquire(Shard(shard)).await?;
+                block_on(self.image.acquire(Shard(shard)))?;
             }
+            state.owner = Some(self.number);
         }
         Ok(())
     }

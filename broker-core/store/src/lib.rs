@@ -168,10 +168,11 @@ pub trait Store: Send + Sync {
     fn shard_count(&self) -> u16;
 
     /// Takes over a shard: raises its epoch, so that submissions of the previous owner are fenced.
-    /// Returns the fence and the id of the first batch of this owner. May wait for the medium.
+    /// Returns the fence and the id of the first batch of this owner. May wait for the medium. A
+    /// store with a [registry](Store::registry) does this for the broker that owns its shards only.
     ///
     /// # Errors
-    /// If the shard cannot be owned. After `Unavailable` the epoch may have been raised, and batches
+    /// [`StoreError::Fenced`] if another broker owns the shard. Others if it cannot be owned. After `Unavailable` the epoch may have been raised, and batches
     /// of the previous owner may still be stored.
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 

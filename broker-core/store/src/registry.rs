@@ -19,14 +19,18 @@ pub trait Registry: Send + Sync {
     /// Renews the lease of this broker, enters it if it is not known, and returns the state of the
     /// registry as of this renewal.
     ///
+    /// The future may be dropped; then the lease may have been renewed.
+    ///
     /// # Errors
-    /// If the registry cannot be reached, or if another broker that lives has the same name. It is
-    /// unknown whether the lease was renewed.
+    /// If the registry cannot be reached, or if another broker that lives has the same name. After
+    /// an error the lease may have been renewed.
     async fn renew(&self) -> Result<View, StoreError>;
 
     /// Takes all shards over: raises their epochs, so that nothing of the previous owner is stored
     /// from now on. Does nothing if the owner is no longer `from`, or its lease is in force by the
-    /// clock of the registry. The next [`View`] has the result, also after an error.
+    /// clock of the registry. May wait for appends of the previous owner that are on their way, and
+    /// ends them if they take longer than a second. The next [`View`] has the result, also after an
+    /// error.
     ///
     /// # Errors
     /// If the registry cannot be reached; then the shards may have been taken.
@@ -55,7 +59,7 @@ pub enum Owner {
     This,
     /// Another broker.
     Other {
-        /// Which one.
+        /// Its incarnation.
         incarnation: Incarnation,
         /// Its name, for logs.
         name: Arc<str>,

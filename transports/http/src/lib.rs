@@ -43,6 +43,7 @@ mod error;
 mod listener;
 mod site;
 mod socket;
+mod standby;
 
 mod body;
 mod console;
@@ -68,3 +69,4 @@ mod tests;
 pub use api::openapi_json;
 pub use config::{ConsoleFile, ConsoleHook, HttpConfig, MetricsHook, Readiness};
 pub use listener::HttpTransport;
+pub use standby::StandbyProbes;

@@ -71,6 +71,9 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         }
         Probe::Ready if site.broker.outage().is_some() => {
             Err(Refusal::from(Rejection::server_busy(STORE_AWAY))
+        Probe::Ready if site.broker.is_suspended() => {
+            let detail = "the broker cannot renew its lease in the store and waits until it can";
+            Err(Refusal::from(Rejection::server_busy(detail))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }
         Probe::Ready => match site.broker.stalled() {
@@ -99,6 +102,7 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
             let status = match &shortage {
                 _ if failed => "failed",
                 _ if outage.is_some() => "unavailable",
+                _ if site.broker.is_suspended() => "suspended",
                 Some(_) => "degraded",
                 None => "ok",
             };

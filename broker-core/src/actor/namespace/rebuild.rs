@@ -9,6 +9,7 @@ use super::recovery::AfterRecovery;
 use super::transfer_end::AfterTransfers;
 use super::{NamespaceActor, State, refuse};
 use crate::actor::messages::TreeFailed;
+use crate::cluster::tenure::Ending;
 use crate::error::Rejection;
 use crate::ids::EntityId;
 
@@ -68,10 +69,11 @@ impl Handler<TreeFailed> for NamespaceActor {
             self.when_recovered(id, AfterRecovery::Nothing, context.address());
             return;
         }
-        if self.stopping {
+        let ending = self.shared.tenure.ending();
+        if let Some(ending) = ending.or_else(|| self.stopping.then_some(Ending::Stopped)) {
             // Requests that were carried out have been answered. No machine will take the others;
-            // the next start opens the entity from the store.
-            let reason = Rejection::cancelled("the broker is stopping");
+            // the next start, here or at another broker, opens the entity from the store.
+            let reason = ending.refusal();
             for id in self.family_of(id) {
                 if let Some(entity) = self.entities.get(&id) {
                     entity.inlet.close(&reason);

@@ -49,15 +49,17 @@ impl Table {
     }
 }
 
-/// A message between a broker and the registry.
+/// A message between a broker and the registry, with the incarnation of the broker.
 enum Mail {
-    Renew { broker: usize, sent_at: TimeSpan },
-    Renewed { broker: usize, sent_at: TimeSpan, view: View },
-    Take { broker: usize, from: Option<Incarnation> },
+    Renew { broker: usize, id: u64, sent_at: TimeSpan },
+    Renewed { broker: usize, id: u64, sent_at: TimeSpan, view: View },
+    Take { id: u64, from: Option<Incarnation> },
 }
 
 struct Broker {
     machine: Ownership,
+    /// Its incarnation.
+    id: u64,
     /// Its boot time is this plus the time of the world at this speed, in percent.
     booted: i64,
     speed: i64,
@@ -109,9 +111,10 @@ struct World {
 impl World {
     fn new(seed: u64, times: LeaseTimes, faults: Faults) -> Self {
         let mut random = Random::new(seed);
-        let brokers = (0..BROKERS)
-            .map(|_| Broker {
+        let brokers = (1..=BROKERS as u64)
+            .map(|id| Broker {
                 machine: Ownership::new(times),
+                id,
                 booted: i64::try_from(random.below(1 << 40)).expect("small"),
                 speed: if faults.drift { 95 + ticks(random.below(11)) } else { 100 },
                 next_renewal: ticks(random.below(500)) * MS,
@@ -138,7 +141,8 @@ impl World {
         let Some(action) = action else { return };
         self.brokers[broker].actions.push(action);
         if let Action::Take(from) = action {
-            self.send(Mail::Take { broker, from });
+            let id = self.brokers[broker].id;
+            self.send(Mail::Take { id, from });
             // The next renewal has the result.
             self.brokers[broker].next_renewal = self.now + 50 * MS;
         }
@@ -159,13 +163,13 @@ impl World {
         self.mail = later;
         for (_, mail) in due {
             match mail {
-                Mail::Renew { broker, sent_at } => {
-                    let view = self.table.renew(broker as u64, now, &self.times);
-                    self.send(Mail::Renewed { broker, sent_at, view });
+                Mail::Renew { broker, id, sent_at } => {
+                    let view = self.table.renew(id, now, &self.times);
+                    self.send(Mail::Renewed { broker, id, sent_at, view });
                 }
-                Mail::Take { broker, from } => self.table.take(broker as u64, from, now),
-                Mail::Renewed { broker, sent_at, view } => {
-                    if self.brokers[broker].is_alive {
+                Mail::Take { id, from } => self.table.take(id, from, now),
+                Mail::Renewed { broker, id, sent_at, view } => {
+                    if self.brokers[broker].is_alive && self.brokers[broker].id == id {
                         let at = self.brokers[broker].now(now);
                         let action = self.brokers[broker].machine.advance(at);
                         self.act(broker, action);
@@ -188,17 +192,18 @@ impl World {
             self.act(broker, action);
             if self.brokers[broker].next_renewal <= now {
                 self.brokers[broker].next_renewal = now + self.times.renew.ticks();
-                self.send(Mail::Renew { broker, sent_at: at });
+                let id = self.brokers[broker].id;
+                self.send(Mail::Renew { broker, id, sent_at: at });
             }
         }
-        for (number, broker) in self.brokers.iter_mut().enumerate() {
+        for broker in &mut self.brokers {
             if broker.works(now) {
-                assert_eq!(self.table.owner, Some(number as u64), "a broker works after a take");
+                assert_eq!(self.table.owner, Some(broker.id), "a broker works after a take");
             }
-            // A program that has lost its shards starts again.
+            // A program that has lost its shards starts again, as another incarnation.
             if broker.machine.phase() == Phase::Lost {
                 broker.machine = Ownership::new(self.times);
-                self.table.leases.remove(&(number as u64));
+                broker.id += 1 << 32;
             }
         }
     }
@@ -241,7 +246,7 @@ fn started(seed: u64, faults: Faults) -> World {
 /// CLU-07, CLU-16 to 18: with lost and late mail, pauses and drifting clocks, nobody works who is
 /// not the owner; and when the faults are over, a broker works within a bound.
 #[test]
-fn whoever_works_is_the_owner() {
+fn only_the_owner_works() {
     let mut takes = 0;
     for seed in 0..400 {
         let faults = Faults { mail: 4, pauses: 700, drift: true, outage: false };
@@ -260,7 +265,7 @@ fn whoever_works_is_the_owner() {
 
 /// CLU-19: after a kill, another broker works within 4 s, which leaves a second for opening.
 #[test]
-fn a_killed_owner_is_replaced() {
+fn standby_replaces_a_killed_owner() {
     for seed in 0..100 {
         let mut world = started(seed, Faults::default());
         world.run(TimeSpan::from_seconds(10));
@@ -275,7 +280,7 @@ fn a_killed_owner_is_replaced() {
 /// CLU-21: an outage for all brokers changes no owner, however long it is. The owner is suspended
 /// and resumes with the time of its suspension (CLU-22).
 #[test]
-fn an_outage_changes_no_owner() {
+fn outage_keeps_the_owner() {
     for seed in 0..100 {
         let mut world = started(seed, Faults::default());
         world.run(TimeSpan::from_seconds(10));
@@ -292,16 +297,20 @@ fn an_outage_changes_no_owner() {
         let [.., Action::Suspend, Action::Resume(span)] = actions.as_slice() else {
             panic!("seed {seed}: {actions:?}");
         };
-        let expected = TimeSpan::from_seconds(ticks(length));
-        let difference = (span.ticks() - expected.ticks()).abs();
-        assert!(difference <= TimeSpan::from_ms(3_200).ticks(), "seed {seed}: {span:?}");
+        // The last renewal that was answered was sent up to 1.1 s before the outage, and the
+        // first one after it is answered within 0.6 s.
+        let outage = TimeSpan::from_seconds(ticks(length)).ticks();
+        let valid = LeaseTimes::default().valid_for().ticks();
+        let shift = TimeSpan::from_ms(600).ticks();
+        let bounds = outage - valid..=outage - valid + 3 * shift;
+        assert!(bounds.contains(&span.ticks()), "seed {seed}: {span:?} of {length} s");
     }
 }
 
 /// CLU-18: an owner that was stopped for longer than its lease does nothing when it goes on, and
 /// gives up.
 #[test]
-fn a_stopped_owner_gives_up() {
+fn stopped_owner_gives_up() {
     let mut world = started(1, Faults::default());
     world.run(TimeSpan::from_seconds(10));
     let owner = world.owner();
@@ -314,7 +323,7 @@ fn a_stopped_owner_gives_up() {
 /// CLU-16: times that leave less than three renewals, or less than 0.3 s between the end of the
 /// lease for its holder and for others, are refused.
 #[test]
-fn times_of_leases_are_checked() {
+fn lease_times_are_checked() {
     let times = LeaseTimes::default();
     assert_eq!(times.validate(), Ok(()));
     let short = LeaseTimes { margin: TimeSpan::from_ms(299), ..times };
