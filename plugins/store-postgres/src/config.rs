@@ -27,6 +27,10 @@ pub struct PostgresConfig {
     /// Bytes of a table of the log, 64 KiB to 1 GiB. Freed space returns table by table. Tables of a
     /// large log have a sixteenth of its bytes, up to 1 GiB.
     pub leaf_bytes: u64,
+    /// Name of this broker among those that use the database; by default the name of its machine.
+    pub broker_name: String,
+    /// Time after a renewal until other brokers may take the shards over (CLU-16).
+    pub lease: Duration,
     /// Accepts a server that may lose acknowledged data, and connections without TLS.
     pub i_know: bool,
 }
@@ -49,9 +53,15 @@ impl Default for PostgresConfig {
             cache_bytes: 64 << 20,
             shard_count: 32,
             leaf_bytes: 16 << 20,
+            broker_name: machine_name(),
+            lease: Duration::from_secs(3),
             i_know: false,
         }
     }
+}
+
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl std::fmt::Debug for PostgresConfig {

@@ -2,20 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use peeklock_record::{Batch, Record, space_of};
 use peeklock_store::{Shortage, StoreError, Watcher};
 use peeklock_store_log::{Cache, Op};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use crate::append::{end_of_prefix, is_whole_space};
 use crate::fault::store_error;
+use crate::registry::Leases;
 use crate::room::Room;
 use crate::session::{ANSWER_TIMEOUT, Connection, Connector, Session};
-use crate::shard::ShardLog;
+use crate::shard::{Job, ShardLog};
 
 /// Pause before a database that is away is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -26,15 +27,22 @@ pub struct Inner {
     pub connector: Arc<Connector>,
     /// The number under which this process owns shards.
     pub owner: i64,
+    pub leases: Arc<Leases>,
+    /// Whether the store renews its lease by itself.
+    pub is_alone: AtomicBool,
     pub leaf_bytes: u64,
+    /// Jobs for the writers, until the shards are loaded.
+    pub unloaded: Mutex<Vec<mpsc::Receiver<Job>>>,
+    /// The result of loading the shards.
+    pub loaded: OnceCell<Result<(), StoreError>>,
     pub shards: Vec<Arc<ShardLog>>,
     /// The shard of each space that has records.
     pub spaces: RwLock<HashMap<u64, u16>>,
     /// The damage of a shard that was found at the opening: its spaces are not known.
-    pub spaces_unknown: Option<StoreError>,
+    pub spaces_unknown: OnceLock<StoreError>,
     pub cache: Cache,
     pub room: Arc<Room>,
-    /// The session with the lock of the database, for everything that is neither append nor read.
+    /// The session for everything that is neither append nor read.
     pub keeper: Session,
     pub readers: Vec<Session>,
     pub next_reader: AtomicUsize,
@@ -50,12 +58,6 @@ pub struct Inner {
 pub struct End {
     error: Option<StoreError>,
     watchers: Vec<Watcher>,
-}
-
-impl End {
-    pub const fn of(error: Option<StoreError>) -> Self {
-        Self { error, watchers: Vec::new() }
-    }
 }
 
 /// A part of the store that may be unable to work for a while.
@@ -91,10 +93,15 @@ impl Inner {
     /// The shard that has the records of a space; `None` if no shard has any.
     ///
     /// # Errors
-    /// If the shard is closed, or may be a damaged one whose spaces are not known.
+    /// If the shard is closed, or may be a damaged one whose spaces are not known, or if no shard is
+    /// loaded yet.
     pub fn shard_of(&self, space: u64) -> Result<Option<&Arc<ShardLog>>, StoreError> {
+        match self.loaded.get() {
+            Some(loaded) => loaded.clone()?,
+            None => return Err(StoreError::Failed("no shard was acquired yet".into())),
+        }
         let Some(shard) = self.known_shard_of(space) else {
-            return self.spaces_unknown.clone().map_or(Ok(None), Err);
+            return self.spaces_unknown.get().cloned().map_or(Ok(None), Err);
         };
         shard.check()?;
         Ok(Some(shard))
@@ -170,6 +177,11 @@ impl Inner {
         for watcher in watchers {
             watcher(&error);
         }
+    }
+
+    /// Notes that a shard was damaged when it was loaded.
+    pub fn note_damage(&self, damage: &StoreError) {
+        lock(&self.end).error.get_or_insert_with(|| damage.clone());
     }
 
     /// Adds a watcher. It is called at once if a shard is closed.

@@ -1,6 +1,6 @@
 //! A store in PostgreSQL: the log of each shard in the rows of small tables, and its index in the
-//! memory of the broker. One broker at a time uses a database; `docs/explanation/scale-out.md` has
-//! the design.
+//! memory of the broker that owns the shard. One broker owns all shards, and others stand by;
+//! `docs/explanation/scale-out.md` has the design.
 //!
 //! ```text
 //!  submit ──► jobs ──► writer of the shard ──► one statement ──► completion
@@ -14,6 +14,7 @@
 //! | Table | Rows |
 //! |---|---|
 //! | `cluster` | one: format and number of shards |
+//! | `brokers` | brokers with the instant of the last renewal of their lease |
 //! | `shards` | for each shard its owner and epoch; every change of owner raises the epoch |
 //! | `log_<n>` | a leaf: a part of the log of a shard; rows are inserted and never changed |
 //! | `shared` | the records of the whole store |
@@ -75,8 +76,9 @@
 //! # Modules in reading order
 //!
 //! `config`, `fault` and `remedy` (meaning of errors), `session` and `checks` (connections), `schema`
-//! (tables and statements), `row`, `leaf`, `append` (from batches to rows), `statement`, `shard`, `inner` (parts
-//! that all tasks share), `writer`, `reader`, `scan`, `cleaner`, `room`, `load`, `opening`.
+//! (tables and statements), `row`, `leaf`, `append` (from batches to rows), `statement`, `shard`,
+//! `inner` (parts that all tasks share), `writer`, `reader`, `scan`, `cleaner`, `room`, `registry`,
+//! `load`, `opening`.
 
 mod append;
 mod checks;
@@ -88,6 +90,7 @@ mod leaf;
 mod load;
 mod opening;
 mod reader;
+mod registry;
 mod remedy;
 mod room;
 mod row;
@@ -106,8 +109,8 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use peeklock_record::{Batch, Key, space_of};
 use peeklock_store::{
-    BatchId, Completion, ContentRef, Expectation, Fence, Records, Reserved, Shard, Shortage, Store,
-    StoreError, Submission, Waker, Watcher,
+    BatchId, Completion, ContentRef, Expectation, Fence, Records, Registry, Reserved, Shard,
+    Shortage, Store, StoreError, Submission, Waker, Watcher,
 };
 use peeklock_store_log::LogSegment as _;
 use tokio::runtime::Runtime;
@@ -141,11 +144,26 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Opens the store in a database, and creates its tables in an empty one. Waits for the
-    /// database for a few seconds. A damaged shard does not prevent it: only that shard is closed.
+    /// database for a few seconds. The store takes no shard by itself: a broker does, through
+    /// [`Store::registry`]. The shards are loaded when the first one is acquired. A damaged shard
+    /// does not prevent it: only that shard is closed.
     ///
     /// # Errors
-    /// If the database cannot be reached or used, or another broker uses it, with the remedy.
+    /// If the database cannot be reached or used, with the remedy.
     pub fn open(config: &PostgresConfig) -> Result<Arc<Self>, StoreError> {
+        Self::start(config, false)
+    }
+
+    /// Opens the store for a program that is its only user, without a standby. Waits for the end of
+    /// the last user's lease, takes all shards, and loads them.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and if a broker uses the database.
+    pub fn open_alone(config: &PostgresConfig) -> Result<Arc<Self>, StoreError> {
+        Self::start(config, true)
+    }
+
+    fn start(config: &PostgresConfig, is_alone: bool) -> Result<Arc<Self>, StoreError> {
         config.check()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -156,17 +174,39 @@ impl PostgresStore {
         let (answer, answered) = std::sync::mpsc::channel();
         let (config, handle) = (config.clone(), runtime.handle().clone());
         runtime.spawn(async move {
-            answer.send(opening::open(&config, handle).await).ok();
+            let opening = async {
+                let inner = opening::join(&config, handle).await?;
+                if is_alone {
+                    opening::claim(&inner).await?;
+                    opening::load_once(&inner).await?;
+                }
+                Ok(inner)
+            };
+            answer.send(opening.await).ok();
         });
         let opened = answered.recv();
-        let inner = opened.map_err(|_| StoreError::Failed("opening has failed".into()));
-        match inner.flatten() {
+        let inner: Result<Arc<Inner>, StoreError> =
+            opened.map_err(|_| StoreError::Failed("opening has failed".into())).flatten();
+        match inner {
             Ok(inner) => Ok(Arc::new(Self { inner, runtime: Mutex::new(Some(runtime)) })),
             Err(error) => {
                 runtime.shutdown_background();
                 Err(error)
             }
         }
+    }
+
+    /// Loads the shards, if they are not loaded yet. A large backlog takes its time, so there is no
+    /// limit.
+    async fn load(&self) -> Result<(), StoreError> {
+        if let Some(loaded) = self.inner.loaded.get() {
+            return loaded.clone();
+        }
+        let (inner, (answer, answered)) = (Arc::clone(&self.inner), oneshot::channel());
+        self.inner.runtime.spawn(async move {
+            answer.send(opening::load_once(&inner).await).ok();
+        });
+        answered.await.map_err(|_| closed())?
     }
 
     /// The shard, if it takes jobs.
@@ -219,6 +259,7 @@ impl Store for PostgresStore {
     }
 
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
+        self.load().await?;
         let (answer, answered) = oneshot::channel();
         let jobs = self.shard(shard)?.jobs.clone();
         let acquiring = async move {
@@ -311,6 +352,11 @@ impl Store for PostgresStore {
         false
     }
 
+    fn registry(&self) -> Option<Arc<dyn Registry>> {
+        let is_alone = self.inner.is_alone.load(Ordering::Acquire);
+        (!is_alone).then(|| Arc::clone(&self.inner.leases) as Arc<dyn Registry>)
+    }
+
     fn stored_bytes(&self) -> Option<u64> {
         let leaves = self.inner.shards.iter().flat_map(|shard| shard.leaves.all());
         Some(leaves.map(|leaf| leaf.end()).sum())
@@ -338,11 +384,18 @@ impl Store for PostgresStore {
                     is_done.await.ok();
                 }
             });
-            let flushed = tokio::time::timeout(CLOSE_TIMEOUT, join_all(flushes)).await;
+            let flushed = match inner.loaded.get() {
+                Some(Ok(())) => {
+                    tokio::time::timeout(CLOSE_TIMEOUT, join_all(flushes)).await.is_ok()
+                }
+                Some(Err(_)) | None => true,
+            };
+            // Last of all: from now on another broker takes the shards.
+            tokio::time::timeout(END_TIMEOUT, inner.leases.leave()).await.ok();
             for session in inner.readers.iter().chain([&inner.keeper]) {
                 session.close().await;
             }
-            answer.send(flushed.is_ok()).ok();
+            answer.send(flushed).ok();
         });
         let is_flushed = answered.recv().unwrap_or(false);
         // Batches that still wait are completed when their writers are dropped.

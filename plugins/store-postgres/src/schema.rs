@@ -26,6 +26,11 @@ CREATE TABLE IF NOT EXISTS shards (
     owner bigint NOT NULL,
     since timestamptz NOT NULL DEFAULT now()
 );
+CREATE TABLE IF NOT EXISTS brokers (
+    name text PRIMARY KEY,
+    incarnation bigint NOT NULL UNIQUE,
+    renewed timestamptz NOT NULL
+);
 CREATE TABLE IF NOT EXISTS shared (key bytea PRIMARY KEY, value bytea NOT NULL);
 CREATE TABLE IF NOT EXISTS removed (
     shard int NOT NULL,

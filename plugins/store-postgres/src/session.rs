@@ -17,6 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::checks::{Checked, check};
 use crate::config::{PostgresConfig, server_count};
 use crate::fault::{keeps_connection, text_of};
+use crate::registry::application_name;
 use crate::remedy::remedy;
 
 /// Maximum number of prepared statements of a session. At more, all are prepared again.
@@ -166,14 +167,17 @@ fn pause_after(count: u32) -> Duration {
 }
 
 impl Connector {
-    pub fn new(config: &PostgresConfig) -> Result<Self, StoreError> {
+    /// Sessions of the broker that has this number.
+    pub fn new(config: &PostgresConfig, owner: i64) -> Result<Self, StoreError> {
         let mut tls = peeklock_tls::client_config(&config.authorities, None).map_err(|error| {
             StoreError::Failed(format!("certificates for the database: {error}").into())
         })?;
         // PostgreSQL has a name of its own here, or none.
         tls.alpn_protocols = vec![b"postgresql".to_vec()];
+        let mut parameters = config.connection()?;
+        parameters.application_name(application_name(owner));
         Ok(Self {
-            config: config.connection()?,
+            config: parameters,
             tls: MakeRustlsConnect::new(tls),
             i_know: config.i_know,
             logged: StdMutex::default(),

@@ -71,6 +71,8 @@ pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
         }
         Probe::Ready if site.broker.outage().is_some() => {
             Err(Refusal::from(Rejection::server_busy(STORE_AWAY))
+                .with_status(StatusCode::SERVICE_UNAVAILABLE))
+        }
         Probe::Ready if site.broker.is_suspended() => {
             let detail = "the broker cannot renew its lease in the store and waits until it can";
             Err(Refusal::from(Rejection::server_busy(detail))

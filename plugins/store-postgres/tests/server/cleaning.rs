@@ -16,7 +16,7 @@ const GARBAGE: u64 = 78;
 /// A store whose first shard has one record in use and much garbage, but no cleaning yet: another
 /// shard has removed the rest.
 fn store_with_garbage(config: &PostgresConfig, wanted: &Key, size: usize) -> [Owner; 2] {
-    let store = PostgresStore::open(config).unwrap();
+    let store = PostgresStore::open_alone(config).unwrap();
     let (mut owner, mut other) = (Owner::of(&store, 0), Owner::of(&store, 1));
     owner.put(wanted, &vec![7; size]);
     for number in 0..GARBAGE {
@@ -67,7 +67,7 @@ fn transferred_message_stays_away_under_cleaning() {
         assert_eq!(count(&*store, 7).unwrap(), 1, "{size}");
         store.close().unwrap();
         drop((owner, other, store));
-        let store = PostgresStore::open(&config).unwrap();
+        let store = PostgresStore::open_alone(&config).unwrap();
         assert!(!exists(&*store, &wanted), "{size}: it comes back in the database");
         assert_eq!((count(&*store, 7).unwrap(), count(&*store, 8).unwrap()), (1, 1), "{size}");
         assert_eq!(content(&*store, &key(8, 1)), Some(vec![7; size]), "{size}");
@@ -82,7 +82,7 @@ fn messages_that_move_under_cleaning_exist_once() {
     const MESSAGES: u64 = 120;
     let server = Server::start("churn");
     let config = PostgresConfig { leaf_bytes: 256 << 10, ..server.empty_store() };
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let (mut owner, mut other) = (Owner::of(&store, 0), Owner::of(&store, 1));
     let content_of = |number: u64| {
         let size = if number.is_multiple_of(10) { 1_300_000 } else { 3_000 };
@@ -114,7 +114,7 @@ fn messages_that_move_under_cleaning_exist_once() {
     check(&store);
     store.close().unwrap();
     drop((owner, other, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     check(&store);
     store.close().unwrap();
 }
@@ -126,7 +126,7 @@ fn table_with_a_late_row_is_not_emptied() {
     let server = Server::start("recycle");
     let config = server.empty_store();
     let schema = schema_of(&config);
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     for shard in 0..2 {
         Owner::of(&store, shard).put(&key(7 + u64::from(shard), 1), b"stored");
     }
@@ -174,7 +174,7 @@ fn table_with_a_late_row_is_not_emptied() {
 fn order_goes_on_after_all_records_were_removed() {
     let server = Server::start("order");
     let config = PostgresConfig { leaf_bytes: 64 << 10, ..server.empty_store() };
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     let receivers: Vec<_> =
         (0..30).map(|number| owner.send(put(&key(7, number), &[1; 60_000]))).collect();
@@ -188,6 +188,6 @@ fn order_goes_on_after_all_records_were_removed() {
     let next = owner.next;
     store.close().unwrap();
     drop((owner, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     assert_eq!(Owner::of(&store, 0).next, next);
 }

@@ -15,7 +15,7 @@ fn postgres_conforms() {
     let configs: Mutex<HashMap<usize, PostgresConfig>> = Mutex::default();
     let place_of = |store: &Arc<dyn Store>| Arc::as_ptr(store).cast::<u8>() as usize;
     let open = |config: PostgresConfig| {
-        let store: Arc<dyn Store> = PostgresStore::open(&config).unwrap();
+        let store: Arc<dyn Store> = PostgresStore::open_alone(&config).unwrap();
         configs.lock().unwrap().insert(place_of(&store), config);
         store
     };

@@ -19,7 +19,7 @@ fn shard_stops_when_acknowledged_rows_are_missing() {
         "UPDATE shards SET epoch = epoch - 1 WHERE shard = 0",
     ] {
         let config = server.empty_store();
-        let store = PostgresStore::open(&config).unwrap();
+        let store = PostgresStore::open_alone(&config).unwrap();
         let (mut owner, mut other) = (Owner::of(&store, 0), Owner::of(&store, 1));
         owner.put(&key(7, 1), b"stored");
         owner.put(&key(7, 2), b"lost later");
@@ -43,14 +43,14 @@ fn shard_stops_when_acknowledged_rows_are_missing() {
 fn lost_rows_are_noticed_after_a_reconnection() {
     let server = Server::start("look");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"lost later");
     let (sender, watched) = channel();
     store.watch(Box::new(move |error| sender.send(error.to_string()).unwrap()));
     assert!(server.sql(&format!("DELETE FROM {}.log_0", schema_of(&config))));
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-        WHERE application_name = 'peeklock'";
+        WHERE application_name LIKE 'peeklock %'";
     assert!(server.sql(end));
     assert!(watched.recv_timeout(PATIENCE).unwrap().contains("CLU-10"));
 }
@@ -62,7 +62,7 @@ fn damaged_shard_closes_only_itself() {
     let server = Server::start("damage");
     let config = server.empty_store();
     let schema = schema_of(&config);
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     for shard in 0..4 {
         Owner::of(&store, shard).put(&key(7 + u64::from(shard), 1), b"stored");
     }
@@ -73,7 +73,7 @@ fn damaged_shard_closes_only_itself() {
         INSERT INTO log_4097 SELECT * FROM log_4096";
     let foreign = "CREATE TABLE log_99999999 (id bigint)";
     assert!(server.sql(&format!("SET search_path = {schema}; {flip}; {copy}; {foreign}")));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let (sender, watched) = channel();
     store.watch(Box::new(move |error| sender.send(error.clone()).unwrap()));
     assert!(matches!(watched.recv_timeout(PATIENCE), Ok(StoreError::Damaged(_))));
@@ -97,7 +97,7 @@ fn damaged_shard_closes_only_itself() {
 fn dropped_table_closes_its_shard() {
     let server = Server::start("drop");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"stored");
     assert!(server.sql(&format!("DROP TABLE {}.log_0", schema_of(&config))));

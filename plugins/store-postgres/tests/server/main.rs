@@ -8,6 +8,7 @@ mod conformance;
 mod damage;
 mod outage;
 mod owner;
+mod registry;
 mod support;
 mod tls;
 mod unknown;

@@ -17,7 +17,7 @@ fn batches_are_stored_once_over_kills_of_the_server() {
     const BATCHES: u64 = 200;
     let mut server = Server::start("kill");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     for _ in 0..ROUNDS {
         let first = owner.next;
@@ -34,7 +34,7 @@ fn batches_are_stored_once_over_kills_of_the_server() {
     store.close().unwrap();
     let next = owner.next;
     drop((owner, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     assert_eq!(count(&*store, 7).unwrap(), ROUNDS * BATCHES);
     assert_eq!(Owner::of(&store, 0).next, next, "the order goes on");
 }
@@ -45,14 +45,14 @@ fn batches_are_stored_once_over_kills_of_the_server() {
 fn second_broker_is_refused_and_a_past_one_fenced() {
     let server = Server::start("two");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let (mut owner, mut other) = (Owner::of(&store, 0), Owner::of(&store, 1));
     owner.put(&key(7, 1), b"stored");
     other.put(&key(8, 1), b"stored");
-    let refused = PostgresStore::open(&config).err().unwrap().to_string();
-    assert!(refused.contains("another broker uses the database"), "{refused}");
-    let holder = server.ask("SELECT pid FROM pg_locks WHERE locktype = 'advisory'");
-    assert!(refused.contains(&format!("process {holder}")), "{refused}");
+    let second = PostgresConfig { broker_name: "second".to_owned(), ..config.clone() };
+    let refused = PostgresStore::open_alone(&second).err().unwrap().to_string();
+    let name = &config.broker_name;
+    assert!(refused.contains(&format!("the broker `{name}` uses the database")), "{refused}");
     // Another owner comes although this one runs, as after a lost session.
     let schema = schema_of(&config);
     let take = format!("UPDATE {schema}.shards SET epoch = epoch + 1, owner = 0 WHERE shard = 0");
@@ -79,7 +79,7 @@ fn refusal_after_the_opening_is_an_outage() {
     assert!(server.sql("CREATE ROLE broker LOGIN"));
     assert!(server.sql(&format!("GRANT ALL ON SCHEMA {schema} TO broker")));
     let url = config.url.replace("user=peeklock", "user=broker");
-    let store = PostgresStore::open(&PostgresConfig { url, ..config.clone() }).unwrap();
+    let store = PostgresStore::open_alone(&PostgresConfig { url, ..config.clone() }).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"stored");
     assert!(server.sql("ALTER ROLE broker NOLOGIN"));
@@ -106,7 +106,7 @@ fn refusal_after_the_opening_is_an_outage() {
 fn close_without_a_database_completes_every_batch_once() {
     let mut server = Server::start("close");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owners = [Owner::of(&store, 0), Owner::of(&store, 1), Owner::of(&store, 2)];
     let space = |owner: &Owner| 7 + u64::from(owner.fence.shard.0);
     owners.iter_mut().for_each(|owner| owner.put(&key(space(owner), 1), b"stored"));
@@ -131,7 +131,7 @@ fn close_without_a_database_completes_every_batch_once() {
     assert!(outcome(&late).is_err());
     server.restart();
     drop((owners, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     for owner in 0..3 {
         Owner::of(&store, owner);
     }
@@ -144,7 +144,7 @@ fn close_without_a_database_completes_every_batch_once() {
 fn close_stores_waiting_batches() {
     let server = Server::start("drain");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     let receivers: Vec<_> =
         (0..500).map(|number| owner.send(put(&key(7, number), &[1; 3_000]))).collect();
@@ -154,7 +154,7 @@ fn close_stores_waiting_batches() {
         assert!(matches!(outcomes[..], [Ok(())]), "{outcomes:?}");
     }
     drop((owner, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     assert_eq!(count(&*store, 7).unwrap(), 500);
     assert!(exists(&*store, &key(7, 499)));
     let mut owner = Owner::of(&store, 0);

@@ -18,9 +18,9 @@ fn certificate_counts_where_tls_is_wanted() {
     let certificate = CertificateParams::new(names).unwrap().self_signed(&pair).unwrap();
     let server = Server::start_with_tls("tls", &certificate.pem(), &pair.serialize_pem());
     let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
-        WHERE application_name = 'peeklock'";
+        WHERE application_name LIKE 'peeklock %'";
     let plain = server.empty_store_on_loopback();
-    let store = PostgresStore::open(&plain).unwrap();
+    let store = PostgresStore::open_alone(&plain).unwrap();
     Owner::of(&store, 0).put(&key(7, 1), b"stored");
     assert_eq!(server.ask(encrypted), "f");
     store.close().unwrap();
@@ -29,7 +29,7 @@ fn certificate_counts_where_tls_is_wanted() {
     let url = format!("{} sslmode=require", server.empty_store_on_loopback().url);
     let wanted = PostgresConfig { url, ..plain.clone() };
     let begin = Instant::now();
-    let error = PostgresStore::open(&wanted).err().unwrap();
+    let error = PostgresStore::open_alone(&wanted).err().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(8), "it does not wait: {:?}", begin.elapsed());
     assert!(
         matches!(&error, StoreError::Failed(text) if text.contains("store.postgres.ca_file")),
@@ -37,7 +37,7 @@ fn certificate_counts_where_tls_is_wanted() {
     );
 
     let trusting = PostgresConfig { authorities: vec![certificate.der().clone()], ..wanted };
-    let store = PostgresStore::open(&trusting).unwrap();
+    let store = PostgresStore::open_alone(&trusting).unwrap();
     Owner::of(&store, 0).put(&key(7, 1), b"stored");
     server.wait_for(encrypted, "t");
     store.close().unwrap();
@@ -49,6 +49,7 @@ fn missing_schema_is_refused() {
     let server = Server::start("schema");
     let config = server.empty_store();
     let url = config.url.replace("search_path=", "search_path=absent_");
-    let error = PostgresStore::open(&PostgresConfig { url, ..config }).err().unwrap().to_string();
+    let error =
+        PostgresStore::open_alone(&PostgresConfig { url, ..config }).err().unwrap().to_string();
     assert!(error.contains("no schema of the `search_path` exists"), "{error}");
 }

@@ -18,7 +18,7 @@ fn epoch(server: &Server, config: &PostgresConfig) -> u64 {
 fn own_epoch_is_raised_before_an_append_is_repeated() {
     let server = Server::start("raise");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"stored");
     let before = epoch(&server, &config);
@@ -39,7 +39,7 @@ fn own_epoch_is_raised_before_an_append_is_repeated() {
     assert_eq!(count(&*store, 7).unwrap(), 3);
     store.close().unwrap();
     drop((owner, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     assert_eq!(count(&*store, 7).unwrap(), 3);
 }
 
@@ -49,11 +49,11 @@ fn own_epoch_is_raised_before_an_append_is_repeated() {
 fn append_without_a_standby_counts_after_a_later_commit() {
     let server = Server::start("standby");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"stored");
     const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' \
-        AND application_name = 'peeklock'";
+        AND application_name LIKE 'peeklock %'";
     assert!(server.sql("CREATE TABLE probe (id int)"));
     for (number, act) in [(2, "pg_cancel_backend"), (3, "pg_terminate_backend")] {
         let before = epoch(&server, &config);
@@ -77,7 +77,7 @@ fn append_without_a_standby_counts_after_a_later_commit() {
     assert_eq!(count(&*store, 7).unwrap(), 4);
     store.close().unwrap();
     drop((owner, store));
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     assert_eq!(count(&*store, 7).unwrap(), 4);
 }
 
@@ -87,7 +87,7 @@ fn append_without_a_standby_counts_after_a_later_commit() {
 fn new_owner_during_an_unknown_outcome_ends_the_shard() {
     let server = Server::start("usurp");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 1), b"stored");
     let schema = schema_of(&config);
