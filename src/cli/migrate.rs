@@ -130,7 +130,7 @@ fn open(loaded: &Loaded, place: &str) -> Result<Arc<dyn Store>, Failure> {
             let key = if key == "store.postgres.url" { "address of the database" } else { &*key };
             Failure::usage(format!("{key}: {detail}"))
         })?;
-        PostgresStore::open(&config).map(|store| store as Arc<dyn Store>)
+        PostgresStore::open_alone(&config).map(|store| store as Arc<dyn Store>)
     } else {
         let mut journal = loaded.config.journal.clone();
         if journal.capacity_bytes == 0 {
