@@ -461,6 +461,18 @@ impl Broker {
         !self.shared.tenure.is_valid()
     }
 
+    /// Time that is left of the lease of this broker, which is zero while it is suspended; none if
+    /// no other broker can use the store.
+    #[must_use]
+    pub fn lease_left(&self) -> Option<TimeSpan> {
+        self.shared.tenure.left()
+    }
+
+    /// Waits until the lease of this broker has ended permanently, and returns the reason.
+    pub async fn lease_ended(&self) -> Ending {
+        self.shared.tenure.ended().await
+    }
+
     /// The turn of an entity that has taken a second or more, if there is one: all other entities
     /// of its arbiter wait.
     #[must_use]

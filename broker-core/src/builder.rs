@@ -19,7 +19,7 @@ use crate::call::BoxFuture;
 use crate::checks::{Checks, ChecksConfig};
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock};
-use crate::cluster::keeper::Keeper;
+use crate::cluster::keeper::{Keeper, OnStandby};
 use crate::cluster::ownership::LeaseTimes;
 use crate::cluster::tenure::{Ending, Tenure};
 use crate::contract::{AllowAll, Auditor, Authorizer, Forwarder, JobKeeper, JobRunner, Tracer};
@@ -35,6 +35,7 @@ use crate::search::Searches;
 use crate::series::{SeriesCollector, SeriesConfig};
 use crate::shared::{Health, Namespace, Shared};
 use crate::shell::writer::ShardWriter;
+use crate::store::registry::View;
 use crate::store::{Journal, JournalConfig, MemoryStore, Shard, Store, StoreError};
 use crate::survey::Surveys;
 use crate::time::Timestamp;
@@ -116,6 +117,7 @@ pub struct BrokerBuilder {
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
     lease: LeaseTimes,
+    on_standby: Option<OnStandby>,
 }
 
 impl Default for BrokerBuilder {
@@ -137,6 +139,7 @@ impl Default for BrokerBuilder {
             watch: WatchScope::Nothing,
             key: None,
             lease: LeaseTimes::default(),
+            on_standby: None,
         }
     }
 }
@@ -294,9 +297,18 @@ impl BrokerBuilder {
         self
     }
 
+    /// Sets a function that gets the answer to each renewal while this broker stands by for another
+    /// one. It is called on the thread of the lease and must not block.
+    #[must_use]
+    pub fn on_standby(mut self, observe: impl Fn(&View) + Send + Sync + 'static) -> Self {
+        self.on_standby = Some(Arc::new(observe));
+        self
+    }
+
     /// Starts the broker's own threads and opens every entity in the store. Returns when all are
     /// open. If another broker owns the shards of the store, it first waits until the lease of that
-    /// broker is over. While it waits, the future can be dropped. Works in any runtime, and several times in one process.
+    /// broker is over. While it waits, the future can be dropped. Works in any runtime, and several
+    /// times in one process.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -315,7 +327,7 @@ impl BrokerBuilder {
         let store =
             self.store.unwrap_or_else(|| Arc::new(MemoryStore::new(MEMORY_SHARDS, u64::MAX)));
         let keeper = match store.registry() {
-            Some(registry) => Some(Keeper::stand_by(registry, self.lease).await?),
+            Some(registry) => Some(Keeper::stand_by(registry, self.lease, self.on_standby).await?),
             None => None,
         };
         let clock = self.clock.unwrap_or_else(|| {

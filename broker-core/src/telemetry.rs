@@ -60,6 +60,10 @@ pub const COMMIT_SECONDS_BUCKETS: [f64; 14] = [
 ];
 /// 1 while the broker can work; a gauge read at scrape time.
 pub const READY: &str = "peeklock_ready";
+/// 1 while the process stands by for another broker over the same store; a gauge read at scrape time.
+pub const STANDBY: &str = "peeklock_standby";
+/// Seconds that are left of the lease; a gauge read at scrape time, only with a lease.
+pub const LEASE_SECONDS: &str = "peeklock_lease_seconds";
 /// Messages of an entity by `state`; a gauge read at scrape time, like the three below.
 pub const ENTITY_MESSAGES: &str = "peeklock_entity_messages";
 /// Active messages of an entity that wait for another attempt (RTY-11).

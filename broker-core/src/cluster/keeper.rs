@@ -16,6 +16,9 @@ use crate::store::registry::{Owner, View};
 use crate::store::{Registry, StoreError};
 use crate::time::TimeSpan;
 
+/// Called with the answer to each renewal of a broker that stands by. Must not block.
+pub type OnStandby = Arc<dyn Fn(&View) + Send + Sync>;
+
 /// Keeper of the ownership of a broker. It ends with its last reference.
 pub struct Keeper {
     tenure: Arc<Tenure>,
@@ -41,6 +44,7 @@ impl Keeper {
     pub async fn stand_by(
         registry: Arc<dyn Registry>,
         times: LeaseTimes,
+        on_standby: Option<OnStandby>,
     ) -> Result<Self, StoreError> {
         let failed = |why: String| StoreError::Failed(why.into());
         times.validate().map_err(failed)?;
@@ -59,6 +63,7 @@ impl Keeper {
             time: Arc::clone(&keeper.time),
             stop: Arc::clone(&keeper.stop),
             begun: Some(begun),
+            on_standby,
             refused_since: None,
             named_owner: None,
             is_unreachable: false,
@@ -151,6 +156,7 @@ struct Keeping {
     time: Arc<DatabaseTime>,
     stop: Arc<Stop>,
     begun: Option<oneshot::Sender<Result<(), StoreError>>>,
+    on_standby: Option<OnStandby>,
     /// Boot time since which the registry refuses this broker.
     refused_since: Option<TimeSpan>,
     /// The owner that the log has named last.
@@ -255,6 +261,9 @@ impl Keeping {
             tracing::info!("the lease can be renewed again");
         }
         self.refused_since = None;
+        if let Some(on_standby) = self.on_standby.as_ref().filter(|_| self.begun.is_some()) {
+            on_standby(view);
+        }
         self.time.note(timestamp(view.now), sent_at, now);
         let action = self.machine.renewed(sent_at, now, view);
         let valid_until = self.machine.valid_until().unwrap_or_default();

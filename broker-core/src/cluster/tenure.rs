@@ -87,6 +87,27 @@ impl Tenure {
         self.lock().ending
     }
 
+    /// Waits until the tenure has ended permanently.
+    pub async fn ended(&self) -> Ending {
+        loop {
+            let mut changed = pin!(self.tasks.notified());
+            changed.as_mut().enable();
+            if let Some(ending) = self.ending() {
+                return ending;
+            }
+            changed.await;
+        }
+    }
+
+    /// Time that is left of the lease, which is zero while the broker may not work; none if it has
+    /// no lease.
+    #[must_use]
+    pub fn left(&self) -> Option<TimeSpan> {
+        let valid_until = self.valid_until.load(Ordering::Acquire);
+        let left = valid_until.saturating_sub(boot_time().ticks()).max(0);
+        (valid_until != i64::MAX).then(|| TimeSpan::from_ticks(left))
+    }
+
     /// Blocks the thread while the broker is suspended. Returns the reason if the tenure has ended.
     ///
     /// # Errors
@@ -232,6 +253,7 @@ mod tests {
     async fn tenure_delays_work_until_it_is_extended() {
         let tenure = Arc::new(Tenure::until(TimeSpan::ZERO));
         assert!(!tenure.is_valid());
+        assert_eq!(tenure.left(), Some(TimeSpan::ZERO));
         let waiting = thread::spawn({
             let tenure = Arc::clone(&tenure);
             move || tenure.wait()
@@ -243,6 +265,9 @@ mod tests {
         assert_eq!(waiting.join().expect("no panic"), Ok(()));
         assert_eq!(task.await.expect("no panic"), Ok(()));
         assert_eq!(tenure.prolonged(), TimeSpan::from_seconds(4));
+        let left = tenure.left().expect("it has a lease");
+        assert!(left > TimeSpan::from_minutes(9) && left <= TimeSpan::from_minutes(10), "{left:?}");
+        assert_eq!(Tenure::permanent().left(), None);
     }
 
     /// CLU-18: a tenure that has ended is never extended, and its first reason stays.
@@ -259,6 +284,7 @@ mod tests {
         tenure.extend(soon(), TimeSpan::ZERO);
         assert!(!tenure.is_valid());
         assert_eq!((tenure.wait(), tenure.valid().await), (Err(Ending::Lost), Err(Ending::Lost)));
+        assert_eq!((tenure.ended().await, tenure.left()), (Ending::Lost, Some(TimeSpan::ZERO)));
         assert_eq!(tenure.prolonged(), TimeSpan::ZERO);
     }
 
