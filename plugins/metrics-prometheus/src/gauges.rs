@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use peeklock_core::telemetry::{
     ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_OLDEST_AGE as OLDEST,
-    ENTITY_SIZE_BYTES as SIZE, Gauges, READY, STORE_BYTES, STORE_FULL,
+    ENTITY_SIZE_BYTES as SIZE, Gauges, LEASE_SECONDS, READY, STANDBY, STORE_BYTES, STORE_FULL,
 };
-use peeklock_core::time::Timestamp;
+use peeklock_core::time::{TimeSpan, Timestamp};
 
 /// Number of entities for `top` without a number.
 const TOP_DEFAULT: usize = 100;
@@ -74,6 +74,8 @@ impl fmt::Display for EntityGauges {
 /// Values of a broker for one scrape.
 pub(crate) struct BrokerState {
     pub(crate) is_ready: bool,
+    /// Time that is left of the lease, with a store for several brokers.
+    pub(crate) lease_left: Option<TimeSpan>,
     pub(crate) is_full: bool,
     pub(crate) store_bytes: Option<u64>,
     pub(crate) entities: Vec<Gauges>,
@@ -82,9 +84,13 @@ pub(crate) struct BrokerState {
 
 /// Appends the gauges of a broker and of its entities to a page.
 pub(crate) fn render(page: &mut String, state: BrokerState, which: EntityGauges) {
-    let BrokerState { is_ready, is_full, store_bytes, entities, now } = state;
-    head(page, READY, "Whether the broker is ready");
-    line(page, format_args!("{READY} {}", u8::from(is_ready)));
+    let BrokerState { is_ready, lease_left, is_full, store_bytes, entities, now } = state;
+    render_ready(page, is_ready);
+    if let Some(left) = lease_left {
+        render_standby(page, false);
+        head(page, LEASE_SECONDS, "Seconds that are left of the lease of this broker");
+        line(page, format_args!("{LEASE_SECONDS} {}", left.as_seconds_f64()));
+    }
     head(page, STORE_FULL, "Whether the store is full and refuses new messages");
     line(page, format_args!("{STORE_FULL} {}", u8::from(is_full)));
     if let Some(bytes) = store_bytes {
@@ -118,6 +124,25 @@ pub(crate) fn render(page: &mut String, state: BrokerState, which: EntityGauges)
         let (entity, age) = (escaped(&gauges.path), gauges.oldest_age_seconds(now));
         line(page, format_args!("{OLDEST}{{entity=\"{entity}\"}} {age}"));
     }
+}
+
+/// Page of a process that stands by for another broker. It names no entity.
+#[must_use]
+pub fn standby_page() -> String {
+    let mut page = String::new();
+    render_ready(&mut page, false);
+    render_standby(&mut page, true);
+    page
+}
+
+fn render_ready(page: &mut String, is_ready: bool) {
+    head(page, READY, "Whether the broker is ready");
+    line(page, format_args!("{READY} {}", u8::from(is_ready)));
+}
+
+fn render_standby(page: &mut String, is_standby: bool) {
+    head(page, STANDBY, "Whether this process stands by for another broker");
+    line(page, format_args!("{STANDBY} {}", u8::from(is_standby)));
 }
 
 fn head(page: &mut String, name: &str, help: &str) {

@@ -10,5 +10,5 @@ mod both;
 mod gauges;
 mod recorder;
 
-pub use gauges::{EntityGauges, ParseError};
+pub use gauges::{EntityGauges, ParseError, standby_page};
 pub use recorder::{InstallError, PrometheusMetrics, install, install_with};

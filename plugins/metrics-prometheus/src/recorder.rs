@@ -94,7 +94,10 @@ impl PrometheusMetrics {
         };
         let mut page = self.handle.render();
         let state = BrokerState {
-            is_ready: broker.failure().is_none() && broker.outage().is_none(),
+            is_ready: broker.failure().is_none()
+                && broker.outage().is_none()
+                && !broker.is_suspended(),
+            lease_left: broker.lease_left(),
             is_full: broker.shortage().is_some(),
             store_bytes: broker.store_bytes(),
             entities: Gauges::of(observed),

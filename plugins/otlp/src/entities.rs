@@ -5,8 +5,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use peeklock_core::Broker;
 use peeklock_core::telemetry::{
-    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE, ENTITY_SIZE_BYTES, Gauges, READY,
-    STORE_BYTES, STORE_FULL,
+    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE, ENTITY_SIZE_BYTES, Gauges,
+    LEASE_SECONDS, READY, STANDBY, STORE_BYTES, STORE_FULL,
 };
 
 /// Registers the gauges of the broker, and the gauges of the `count_max` entities with the most
@@ -17,10 +17,29 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         .u64_observable_gauge(READY)
         .with_description("Whether the broker is ready")
         .with_callback(move |observer| {
-            let is_ready = watched.failure().is_none() && watched.outage().is_none();
+            let is_ready = watched.failure().is_none()
+                && watched.outage().is_none()
+                && !watched.is_suspended();
             observer.observe(u64::from(is_ready), &[]);
         })
         .build();
+    if broker.lease_left().is_some() {
+        let watched = broker.clone();
+        meter
+            .f64_observable_gauge(LEASE_SECONDS)
+            .with_description("Time that is left of the lease of this broker")
+            .with_unit("s")
+            .with_callback(move |observer| {
+                let left = watched.lease_left().unwrap_or_default();
+                observer.observe(left.as_seconds_f64(), &[]);
+            })
+            .build();
+        meter
+            .u64_observable_gauge(STANDBY)
+            .with_description("Whether this process stands by for another broker")
+            .with_callback(|observer| observer.observe(0, &[]))
+            .build();
+    }
     let watched = broker.clone();
     meter
         .u64_observable_gauge(STORE_FULL)

@@ -7,7 +7,7 @@ use peeklock_core::message::Message;
 use peeklock_core::telemetry::{ConnectionCount, Gauges};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{BrokerState, EntityGauges, escaped, render};
+use super::{BrokerState, EntityGauges, escaped, render, standby_page};
 use crate::recorder;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
@@ -21,10 +21,32 @@ fn entity(path: &str, active: u64, dead_letter: u64) -> Gauges {
 
 fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {
     let mut page = String::new();
-    let state =
-        BrokerState { is_ready: true, is_full: true, store_bytes: Some(4_096), entities, now: NOW };
-    render(&mut page, state, which);
+    render(&mut page, state(entities), which);
     page
+}
+
+fn state(entities: Vec<Gauges>) -> BrokerState {
+    BrokerState {
+        is_ready: true,
+        lease_left: None,
+        is_full: true,
+        store_bytes: Some(4_096),
+        entities,
+        now: NOW,
+    }
+}
+
+/// CLU-52: a broker reports the rest of its lease, and a standby its state.
+#[test]
+fn page_shows_lease_and_standby() {
+    let lease_left = Some(TimeSpan::from_ms(2_250));
+    let mut page = String::new();
+    render(&mut page, BrokerState { lease_left, ..state(Vec::new()) }, EntityGauges::None);
+    for line in ["peeklock_ready 1\n", "peeklock_standby 0\n", "peeklock_lease_seconds 2.25\n"] {
+        assert!(page.contains(line), "{page}");
+    }
+    let page = standby_page();
+    assert!(page.contains("peeklock_ready 0\n") && page.contains("peeklock_standby 1\n"), "{page}");
 }
 
 #[test]
