@@ -16,7 +16,7 @@ pub(crate) const PROBLEM: &str = "application/problem+json";
 /// Content-Type of each error of the Atom API.
 const ATOM_ERROR: &str = "application/xml; charset=utf-8";
 /// Value of `Retry-After` when the broker is busy, in seconds (ERR-09).
-const RETRY_AFTER_SECONDS: &str = "10";
+pub(crate) const RETRY_AFTER_SECONDS: &str = "10";
 /// Maximum length of a quoted parser error in characters; the rest is cut off.
 const PARSER_TEXT_CHARS_MAX: usize = 300;
 

@@ -69,4 +69,4 @@ mod tests;
 pub use api::openapi_json;
 pub use config::{ConsoleFile, ConsoleHook, HttpConfig, MetricsHook, Readiness};
 pub use listener::HttpTransport;
-pub use standby::StandbyProbes;
+pub use standby::{StandbyHook, StandbyProbes, StandbyReport};
