@@ -133,6 +133,9 @@ environment, and the environment overrides the file. See `peeklock config defaul
 SIGINT or SIGTERM stops the broker cleanly: listeners close, waiting receives end, and requests \
 in progress get 5 seconds to finish. A second signal stops it at once.
 
+Several brokers can use one PostgreSQL database: one serves clients, and the others stand by and \
+take over when it stops or fails; see docs/reference/operation.md.
+
 Exit codes:
   0  stopped by a signal
   1  failure, such as an address in use

@@ -4,6 +4,7 @@
 //! `peeklock config default` prints the rows with the limits of [`Limits::TABLE`] in the frame of `config/default.toml`.
 
 pub mod budget;
+mod cluster;
 mod entity;
 mod error;
 mod forwarders;
@@ -55,7 +56,7 @@ use crate::memory;
 pub use entity::{QueueDeclaration, SubscriptionDeclaration, TopicDeclaration};
 pub use error::ConfigError;
 pub use in_place::{InPlace, import};
-pub use sections::{LogSection, TlsSection};
+pub use sections::{ClusterSection, LogSection, TlsSection};
 pub use text::{FromText, Scalar, span_text};
 pub use topology::{FileError, Topology, TopologyFile};
 
@@ -104,6 +105,8 @@ pub struct Config {
     pub store: StoreSection,
     /// `[store.postgres]`; zero capacity stands for no limit.
     pub postgres: PostgresSection,
+    /// `[cluster]`.
+    pub cluster: ClusterSection,
     /// `[journal]`; zero capacity stands for the whole disk.
     pub journal: JournalConfig,
     /// `[http]`.
@@ -296,7 +299,8 @@ impl Loaded {
 
     /// Returns the settings of the store in PostgreSQL; reads the named files again.
     pub fn postgres(&self) -> Result<PostgresConfig, ConfigError> {
-        self.config.postgres.config().map_err(|wrong| self.invalid(wrong))
+        let config = self.config.postgres.config().map_err(|wrong| self.invalid(wrong))?;
+        Ok(self.config.cluster.join(config))
     }
 
     /// Returns the settings for the export of traces and metrics, if a collector is set; reads the
@@ -418,6 +422,7 @@ impl Config {
         if self.store.kind == StoreKind::Postgres {
             self.postgres.config().map_err(invalid)?;
         }
+        self.cluster.judge(self.store.kind).map_err(invalid)?;
         self.webhook.config().map_err(invalid)?;
         self.peers.config().map_err(invalid)?;
         self.jwt.config().map_err(invalid)?;

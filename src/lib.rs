@@ -5,7 +5,7 @@
 //! Modules in reading order: `host` is the public type; `cli` reads the command line; `config`
 //! loads the configuration; `server` runs `serve`; `registry` names all stores, authorizers,
 //! transports and forwarders; `emulator` reads the files of Microsoft's emulator. `telemetry`,
-//! `memory`, `files` and `visible` are small helpers.
+//! `memory`, `restart`, `files` and `visible` are small helpers.
 //!
 //! A program that only needs a broker inside its own process uses the package `peeklock` instead.
 
@@ -16,6 +16,7 @@ mod files;
 mod host;
 mod memory;
 mod registry;
+mod restart;
 mod server;
 mod telemetry;
 mod visible;

@@ -4,6 +4,9 @@
 #[cfg(target_os = "linux")]
 use std::fs;
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::restart;
+
 /// Settings of jemalloc, the allocator of the program `peeklock` (see its TUNING.md): free pages
 /// return to the system within a second, even if no thread allocates.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -25,7 +28,6 @@ const MMAP_THRESHOLD: &str = "524288";
 pub fn set_allocator_options() {
     use std::env;
     use std::os::unix::process::CommandExt as _;
-    use std::process::Command;
     use std::thread::available_parallelism;
 
     let is_set = |name: &&str| env::var_os(name).is_some();
@@ -41,12 +43,9 @@ pub fn set_allocator_options() {
     if variables.is_empty() {
         return;
     }
-    let mut arguments = env::args_os();
-    if let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) {
-        let mut command = Command::new(program);
-        command.arg0(name).args(arguments).envs(variables);
+    if let Some(mut program) = restart::this_program() {
         // `exec` returns only if it fails; then the program goes on without the settings.
-        let _error = command.exec();
+        let _error = program.envs(variables).exec();
     }
 }
 

@@ -4,21 +4,24 @@
 
 mod address_files;
 mod banner;
+mod building;
 mod declare;
 mod opening;
 mod otlp;
 mod root_key;
 mod signals;
+mod standby;
 mod supervisor;
 
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use peeklock::audit::OpenError;
 use peeklock::contract::{RunningTransport, Transport, TransportError};
+use peeklock::core::cluster::tenure::Ending;
 use peeklock::error::BrokerError;
 use peeklock::http::{MetricsHook, Readiness};
 use peeklock::listen::Entrances;
@@ -26,19 +29,22 @@ use peeklock::otlp::{Otlp, StartError as OtlpError};
 use peeklock::policies::{Policies, ROOT_POLICY};
 use peeklock::store::StoreError;
 use peeklock::store::journal::disk::OsDisk;
+use peeklock::time::Timestamp;
 use peeklock::tls::{Tls, Watch};
-use peeklock::{Broker, JourneysConfig, SeriesConfig, StartError};
+use peeklock::{Broker, StartError};
 
-use crate::config::{Config, ConfigError, InPlace, Loaded, TlsSection, budget, store_text};
+use crate::config::{ClusterSection, Config, ConfigError, InPlace, Loaded, budget, store_text};
 use crate::{Host, emulator};
 use crate::{files, memory, registry};
 pub use address_files::{HTTP_URL as HTTP_URL_FILE, ONE_PORT, PUBLIC_URL as PUBLIC_URL_FILE};
 use banner::{Banner, BannerTls, Listener};
+pub use building::{broker_builder, open_any_store};
 use declare::declare;
-use opening::{database_hint, hold_data_dir, in_directory, make_data_dir, open_store, store_hint};
+use opening::{database_hint, hold_data_dir, in_directory, store_hint};
 pub use root_key::FILE as ROOT_KEY_FILE;
 use root_key::Keeper;
-use signals::Signals;
+pub use signals::Signals;
+use standby::{Interruption, Start};
 use supervisor::TimeExtension;
 
 /// Grace for requests in progress after a signal (DESIGN section 6).
@@ -153,12 +159,24 @@ fn is_privileged(address: &str) -> bool {
     address.parse().is_ok_and(|address: SocketAddr| address.port() < 1024)
 }
 
+/// Reason for which `serve` has ended without an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// A signal has stopped it.
+    Stopped,
+    /// Another broker has taken the messages over: the program must start again, as a standby.
+    Lost,
+}
+
 /// Serves with the configured parts and the parts of the host until a signal or a failure ends it.
-pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
+pub async fn serve(loaded: &Loaded, host: Host) -> Result<End, ServeError> {
     // From here on a signal stops in order, even while the broker is starting.
     let mut signals = Signals::new().map_err(ServeError::Signals)?;
     let mut loaded = loaded.clone();
     fit_connections_to_files(&mut loaded);
+    if loaded.config.cluster.name.is_empty() {
+        loaded.config.cluster.name = ClusterSection::default_name();
+    }
     let loaded = &loaded;
     log_warnings(loaded, host.authorizer.is_some());
     let policies = Policies::new();
@@ -171,15 +189,32 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         None => registry::store_place(loaded),
     };
     let otlp = otlp::start(loaded)?;
+    let started =
+        start(loaded, &policies, host, otlp.as_ref(), Beginning { signals: &mut signals, opening });
     let RunningBroker { broker, transports, root_key: _root_key, tls: _tls, data_dir: _data_dir } =
-        match start(loaded, &policies, host, otlp.as_ref()).await {
-            Ok(served) => served,
+        match started.await {
+            Ok(ControlFlow::Continue(served)) => served,
+            Ok(ControlFlow::Break(interruption)) => {
+                supervisor::stopping();
+                let signal = interruption.signal;
+                tracing::info!(signal, "stopping before the start; a second signal stops at once");
+                signals.exit_on_next();
+                interruption.close_store().await;
+                otlp::stop(otlp, GRACE).await;
+                tracing::info!("stopped");
+                return Ok(End::Stopped);
+            }
+            Err(ServeError::Start(StartError::Store(StoreError::Fenced { .. }))) => {
+                tracing::warn!("another broker has taken over first; starting again as a standby");
+                supervisor::starting_again();
+                otlp::stop(otlp, Duration::ZERO).await;
+                return Ok(End::Lost);
+            }
             Err(error) => {
                 otlp::stop(otlp, Duration::ZERO).await;
                 return Err(error);
             }
         };
-    drop(opening);
     if loaded.emulator.is_some() {
         tracing::info!("{}", emulator::READY);
     }
@@ -190,7 +225,12 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
         signal = signals.next() => Ok(signal),
         why = broker.failed() => Err(why),
     };
-    supervisor::stopping();
+    let is_lost = outcome.is_err() && has_lost_messages(&broker, loaded).await;
+    if is_lost {
+        supervisor::starting_again();
+    } else {
+        supervisor::stopping();
+    }
     match outcome {
         Ok(signal) => {
             tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
@@ -204,7 +244,24 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             otlp::stop(otlp, GRACE).await;
             closed?;
             tracing::info!("stopped");
-            Ok(())
+            Ok(End::Stopped)
+        }
+        Err(_) if is_lost => {
+            tracing::warn!("another broker serves the clients now; starting again as a standby");
+            let closing = async {
+                stop(transports, GRACE_AFTER_FAILURE).await;
+                // Nothing of this broker counts any more, so its store need not end in order.
+                drop(tokio::time::timeout(GRACE, broker.stop(Duration::ZERO)).await);
+                otlp::stop(otlp, GRACE_AFTER_FAILURE).await;
+            };
+            tokio::select! {
+                biased;
+                signal = signals.next() => {
+                    tracing::info!(signal, "stopped");
+                    Ok(End::Stopped)
+                }
+                () = closing => Ok(End::Lost),
+            }
         }
         Err(why) => {
             tracing::error!(why, "broker has failed, stopping");
@@ -214,6 +271,14 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<(), ServeError> {
             Err(ServeError::Broker(why))
         }
     }
+}
+
+/// Whether a broker that has failed is one whose messages another broker has taken over. The refusal
+/// of an append may come first; the next renewal of the lease then has the reason.
+async fn has_lost_messages(broker: &Broker, loaded: &Loaded) -> bool {
+    let lease = loaded.config.cluster.lease.to_std();
+    broker.lease_left().is_some()
+        && tokio::time::timeout(lease, broker.lease_ended()).await == Ok(Ending::Lost)
 }
 
 /// Lowers the connection limits to the number of files that remain after the files of the store.
@@ -368,12 +433,21 @@ struct RunningBroker {
     data_dir: Option<OsDisk>,
 }
 
+/// Connections of a start to the outside.
+struct Beginning<'a> {
+    /// Signals that end it.
+    signals: &'a mut Signals,
+    /// Requests for time, until the broker has started or stands by.
+    opening: TimeExtension,
+}
+
 async fn start(
     loaded: &Loaded,
     policies: &Policies,
     mut host: Host,
     otlp: Option<&Otlp>,
-) -> Result<RunningBroker, ServeError> {
+    Beginning { signals, opening }: Beginning<'_>,
+) -> Result<ControlFlow<Interruption, RunningBroker>, ServeError> {
     // The recorder comes first: threads of the broker look their counters up once.
     let recorder = otlp::record(otlp).map_err(|error| ServeError::Metrics(error.to_string()))?;
     host.tracer = otlp.and_then(Otlp::tracer);
@@ -400,7 +474,18 @@ async fn start(
         true => Some(hold_data_dir(&loaded.config.server.data_dir)?),
         false => None,
     };
-    let broker = start_broker(loaded, policies, &mut host).await?;
+    let store = match open_any_store(loaded, &mut host, signals).await? {
+        ControlFlow::Continue(store) => store,
+        ControlFlow::Break(signal) => {
+            return Ok(ControlFlow::Break(Interruption { signal, store: None }));
+        }
+    };
+    let builder = broker_builder(loaded, policies, &mut host, Arc::clone(&store))?;
+    let starting = Start { loaded, tls: tls.as_ref().map(|(tls, _)| tls), store, opening };
+    let broker = match starting.run(builder, signals).await? {
+        ControlFlow::Continue(broker) => broker,
+        ControlFlow::Break(interruption) => return Ok(ControlFlow::Break(interruption)),
+    };
     if let Some(otlp) = otlp {
         otlp.observe(&broker, loaded.config.metrics.entities.count_max());
     }
@@ -417,7 +502,7 @@ async fn start(
     let configured = registry::TRANSPORTS.into_iter().filter_map(|(_, make)| make(loaded, &around));
     let served = open(loaded, policies, broker, tls, configured.chain(host.transports)).await?;
     around.readiness.set();
-    Ok(RunningBroker { data_dir, ..served })
+    Ok(ControlFlow::Continue(RunningBroker { data_dir, ..served }))
 }
 
 /// Opens the broker to clients. If any step fails, the broker and the transports that serve already
@@ -454,81 +539,6 @@ async fn open(
     }
 }
 
-/// Starts the broker with the configured parts and the parts of the host.
-pub async fn start_broker(
-    loaded: &Loaded,
-    policies: &Policies,
-    host: &mut Host,
-) -> Result<Broker, ServeError> {
-    let store = match host.store.take() {
-        Some(store) => {
-            // The file of the first key is written even with a store of the host.
-            if !loaded.config.server.ephemeral {
-                make_data_dir(&loaded.config.server.data_dir)?;
-            }
-            store
-        }
-        None => open_store(loaded)?,
-    };
-    let mut builder =
-        Broker::builder().settings(loaded.config.settings.clone()).store(store).policies(policies);
-    let asked = host.authorizer.is_none().then_some(registry::AUTHORIZERS);
-    if let Some(authorizer) = host.authorizer.take() {
-        builder = builder.authorizer(authorizer);
-    }
-    for (name, make) in asked.into_iter().flatten() {
-        if let Some(authorizer) = make(loaded, policies)? {
-            tracing::debug!(authorizer = name, "authorizer is ready");
-            builder = builder.authorizer(authorizer);
-            break;
-        }
-    }
-    builder = builder.auditor(registry::audit_trail(loaded)?);
-    builder = builder.jobs(registry::jobs(loaded).map_err(ServeError::Jobs)?);
-    if loaded.config.server.arbiters > 0 {
-        builder = builder.arbiters(loaded.config.server.arbiters);
-    }
-    for (name, make) in registry::FORWARDERS {
-        let forwarder = make(loaded)?;
-        tracing::debug!(forwarder = name, schemes = ?forwarder.schemes(), "forwarder is ready");
-        builder = builder.forwarder(forwarder);
-    }
-    for forwarder in host.forwarders.drain(..) {
-        builder = builder.forwarder(forwarder);
-    }
-    let console = &loaded.config.console;
-    if console.series {
-        let server = &loaded.config.server;
-        builder = builder.series(SeriesConfig {
-            pinned: console.series_pinned.clone(),
-            directory: (!server.ephemeral).then(|| Path::new(&server.data_dir).join("series")),
-            ..SeriesConfig::default()
-        });
-    }
-    if console.journeys {
-        builder = builder.journeys(JourneysConfig::default());
-    }
-    builder = builder.checks(registry::checks(loaded));
-    if let Some(tracer) = host.tracer.take() {
-        builder = builder.tracer(tracer);
-    }
-    Ok(builder.start().await?)
-}
-
-/// TLS mode for the banner.
-fn banner_tls(loaded: &Loaded) -> BannerTls {
-    let section = &loaded.config.tls;
-    match (section.enabled, section.is_development()) {
-        (false, _) => BannerTls::Off,
-        (true, false) => BannerTls::Files,
-        (true, true) => {
-            let data_dir = Path::new(&loaded.config.server.data_dir);
-            let file = TlsSection::authority(data_dir).authority_file();
-            BannerTls::Development(file.display().to_string())
-        }
-    }
-}
-
 /// Prints the banner on standard output.
 fn print_banner(
     loaded: &Loaded,
@@ -542,13 +552,16 @@ fn print_banner(
         .map(|(name, running)| Listener { name, address: running.local_address() })
         .collect();
     let (store, is_durable) = broker.store();
+    let second = Timestamp::from_unix_ms(broker.now().unix_ms() / 1_000 * 1_000);
+    let owner = broker.lease_left().map(|_| (&*loaded.config.cluster.name, second));
     let banner = Banner {
         listeners,
         store,
         is_durable,
         data_dir: &loaded.config.server.data_dir,
         store_place,
-        tls: banner_tls(loaded),
+        owner,
+        tls: BannerTls::of(loaded),
         is_new,
         // Without durable data there is no file with a key.
         requires_token: is_durable && !broker.allows_anonymous(),

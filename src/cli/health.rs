@@ -37,8 +37,8 @@ uses http://127.0.0.1:5300.
 
 PEEKLOCK_URL is an address for WebSocket, as in other commands: the broker is ready if it welcomes \
 a client there. At an address for HTTP, the command requests `/readyz`, which needs no token. A broker is ready if it has opened its store, has \
-not failed, is not stopping, its database answers if it has one, and no worker thread has been \
-busy with one entity for more than a second.
+not failed, is not stopping, its database answers if it has one, it does not stand by for another \
+broker, and no worker thread has been busy with one entity for more than a second.
 
 A broker with a full store is ready but degraded: it refuses new messages until consumers free \
 space. The output reports this, and the exit code stays 0, because a restart would not help. \

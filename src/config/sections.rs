@@ -20,8 +20,8 @@ use super::{LogFormat, StoreKind};
 /// Every row, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     [
-        NAMESPACE, LOCKS, SESSIONS, FORWARDING, SERVER, STORE, POSTGRES, JOURNAL, HTTP, WEBSOCKET,
-        AMQP, GATEWAY, WEBHOOK, PEERS, TLS, SECURITY, JWT, CONSOLE, LOG, METRICS, OTLP,
+        NAMESPACE, LOCKS, SESSIONS, FORWARDING, SERVER, STORE, POSTGRES, CLUSTER, JOURNAL, HTTP,
+        WEBSOCKET, AMQP, GATEWAY, WEBHOOK, PEERS, TLS, SECURITY, JWT, CONSOLE, LOG, METRICS, OTLP,
     ]
     .into_iter()
     .flatten()
@@ -141,6 +141,21 @@ own_section! {
         ///
         /// The log has a warning for each accepted risk
         i_know: bool = false, Text("");
+    }
+}
+
+own_section! {
+    /// Several brokers over one database.
+    ClusterSection, CLUSTER = "cluster" in cluster {
+        /// Name of this broker, different for each one. Empty: host name and a random part
+        name: String = String::new(), Text("letters, digits, `-`, `_`, `.`; up to 64");
+        /// Interval at which the broker renews its lease
+        renew: TimeSpan = TimeSpan::from_ms(500), Spans(spans(50, 10_000));
+        /// Time without a renewal after which another broker takes over
+        ///
+        /// Use the same value for all brokers. A broker without a renewal stops answering 500 ms earlier, and until then at
+        /// least 3 renewals must fit
+        lease: TimeSpan = seconds(3), Spans(spans(1_000, 60_000));
     }
 }
 

@@ -88,7 +88,11 @@ async fn the_parts_of_the_host_are_in_use() {
         .store(Arc::new(MemoryStore::new(1, u64::MAX)))
         .authorizer(Lets(true))
         .forward_by("log", |_, _| Verdict::Delivered);
-    let broker = server::start_broker(&loaded, &Policies::new(), &mut host).await.unwrap();
+    let mut signals = server::Signals::new().unwrap();
+    let store = server::open_any_store(&loaded, &mut host, &mut signals).await.unwrap();
+    let store = store.continue_value().unwrap();
+    let builder = server::broker_builder(&loaded, &Policies::new(), &mut host, store).unwrap();
+    let broker = builder.start().await.unwrap();
     assert_eq!((broker.store().0, broker.allows_anonymous()), ("memory", true));
     // The log forwarder of the program refuses a destination that is not a log level.
     let forward_to = Some("log://no-level".into());

@@ -34,20 +34,31 @@ pub fn write_address_files(
         return Ok(());
     }
     let http = transports.iter().find(|(name, _)| *name == "http");
-    let http = http.map(|(_, running)| http_url(running.local_address(), certificate));
+    let http = http.map(|(_, running)| running.local_address());
+    write_http_url(loaded, http, certificate)?;
     let has_gateway = transports.iter().any(|(name, _)| *name == "gateway");
     let public_url = loaded.config.http.public_url.as_deref();
     let public_url = public_url.map(|url| match has_gateway {
         true => format!("{url} {ONE_PORT}"),
         false => url.to_owned(),
     });
-    let data_dir = Path::new(&loaded.config.server.data_dir);
-    for (name, text) in [(PUBLIC_URL, public_url.as_deref()), (HTTP_URL, http.as_deref())] {
-        let path = data_dir.join(name);
-        write(&path, text)
-            .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })?;
-    }
-    Ok(())
+    write_file(loaded, PUBLIC_URL, public_url.as_deref())
+}
+
+/// Writes the file with the HTTP address, or removes it without an address.
+pub fn write_http_url(
+    loaded: &Loaded,
+    address: Option<SocketAddr>,
+    certificate: Option<&Certificate>,
+) -> Result<(), ServeError> {
+    let url = address.map(|address| http_url(address, certificate));
+    write_file(loaded, HTTP_URL, url.as_deref())
+}
+
+fn write_file(loaded: &Loaded, name: &str, text: Option<&str>) -> Result<(), ServeError> {
+    let path = Path::new(&loaded.config.server.data_dir).join(name);
+    write(&path, text)
+        .map_err(|source| ServeError::RootKey { path: path.display().to_string(), source })
 }
 
 /// HTTP address for clients on this machine.

@@ -3,9 +3,13 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use peeklock::contract::port;
 use peeklock::policies::ROOT_POLICY;
+use peeklock::time::Timestamp;
+
+use crate::config::{Loaded, TlsSection};
 
 /// Data directory that commands use by default.
 const DATA_DIR: &str = "./data";
@@ -47,6 +51,9 @@ pub struct Banner<'a> {
     pub data_dir: &'a str,
     /// Place of the messages, such as `in ./data`; none for a store of the host.
     pub store_place: Option<String>,
+    /// Name of this broker, and the instant since which it owns the messages, if other brokers can
+    /// use its store.
+    pub owner: Option<(&'a str, Timestamp)>,
     /// TLS mode of the listeners.
     pub tls: BannerTls,
     /// Whether the queue of the first steps is still to be created.
@@ -60,6 +67,20 @@ pub struct Banner<'a> {
 }
 
 impl BannerTls {
+    /// TLS mode of the configured listeners.
+    pub fn of(loaded: &Loaded) -> Self {
+        let section = &loaded.config.tls;
+        match (section.enabled, section.is_development()) {
+            (false, _) => Self::Off,
+            (true, false) => Self::Files,
+            (true, true) => {
+                let data_dir = Path::new(&loaded.config.server.data_dir);
+                let file = TlsSection::authority(data_dir).authority_file();
+                Self::Development(file.display().to_string())
+            }
+        }
+    }
+
     /// Suffix of a URL scheme.
     const fn secure(&self) -> &'static str {
         match self {
@@ -103,6 +124,9 @@ impl fmt::Display for Banner<'_> {
             let loss = "messages are lost when this process ends";
             writeln!(f, "  {:<10}{store}, {yellow}{loss}{plain}", "store")?;
         }
+        if let Some((name, since)) = &self.owner {
+            writeln!(f, "  {:<10}since {since}, as {name}", "owner")?;
+        }
         if let BannerTls::Development(file) = &self.tls {
             writeln!(f, "  {:<10}by the development authority in {file}", "tls")?;
         }
@@ -112,6 +136,31 @@ impl fmt::Display for Banner<'_> {
             "\n{bold}What to try next{plain}\n\n{}",
             Steps { http: http.address, banner: self }
         )
+    }
+}
+
+/// Notice of a process that stands by, in place of the banner until it owns the messages. No line
+/// has the name of a listener, so programs wait for the banner.
+pub struct StandbyNotice<'a> {
+    /// Name of the broker that owns the messages.
+    pub owner: &'a str,
+    /// Name of this broker.
+    pub name: &'a str,
+    /// Address of the probes.
+    pub probes: SocketAddr,
+    /// TLS mode of the probes.
+    pub tls: BannerTls,
+    /// Whether to use colours.
+    pub colours: bool,
+}
+
+impl fmt::Display for StandbyNotice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, name, probes, tls, colours } = self;
+        let [bold, plain] = if *colours { [BOLD, PLAIN] } else { [""; 2] };
+        writeln!(f, "{bold}peeklock {}{plain}\n", env!("CARGO_PKG_VERSION"))?;
+        writeln!(f, "  {:<10}of {owner}, as {name}", "standby")?;
+        writeln!(f, "  {:<10}http{}://{probes}/readyz\n", "probes", tls.secure())
     }
 }
 
@@ -207,6 +256,7 @@ mod tests {
             is_durable,
             data_dir: "./data",
             store_place: Some("in ./data".to_owned()),
+            owner: None,
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
@@ -223,6 +273,7 @@ mod tests {
             is_durable: false,
             data_dir: "./data",
             store_place: None,
+            owner: None,
             tls: BannerTls::Off,
             is_new: true,
             requires_token: false,
@@ -239,6 +290,24 @@ mod tests {
             banner(false, false)
                 .contains("store     memory, messages are lost when this process ends")
         );
+    }
+
+    /// CLU-53: banner and notice name the owner in aligned lines. Programs that look for a listener
+    /// find none in the notice.
+    #[test]
+    fn owner_and_standby_have_a_line() {
+        let since = Timestamp::parse("2027-01-01T00:00:00Z").unwrap();
+        let owner = Banner { owner: Some(("left", since)), ..in_memory() }.to_string();
+        assert!(owner.contains("\n  owner     since 2027-01-01T00:00:00Z, as left\n"), "{owner}");
+        let probes = "127.0.0.1:5300".parse().unwrap();
+        let (tls, colours) = (BannerTls::Files, false);
+        let notice = StandbyNotice { owner: "left", name: "right", probes, tls, colours };
+        let notice = notice.to_string();
+        let probes = "https://127.0.0.1:5300/readyz";
+        let lines = format!("\n  standby   of left, as right\n  probes    {probes}\n");
+        assert!(notice.contains(&lines), "{notice}");
+        let names = ["http", "websocket", "amqp", "gateway"].map(|name| format!("  {name} "));
+        assert!(names.iter().all(|name| !notice.contains(name)), "{notice}");
     }
 
     /// CON-64: the banner names the address of the console, unless it is switched off.
@@ -284,6 +353,7 @@ mod tests {
                 is_durable,
                 data_dir,
                 store_place,
+                owner: None,
                 tls,
                 is_new,
                 requires_token,

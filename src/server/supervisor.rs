@@ -52,8 +52,26 @@ pub fn ready(broker: &Broker) -> Option<Watchdog> {
     if !is_supervised() {
         return None;
     }
-    notify::ready();
-    Watchdog::start(broker)
+    notify::ready("serving");
+    let broker = broker.clone();
+    Watchdog::start(move || broker.stalled())
+}
+
+/// Reports that the process stands by for the broker `owner`, and from then on that it is alive. So
+/// the service has started, although it serves no client.
+pub fn standing_by(owner: &str) -> Option<Watchdog> {
+    if !is_supervised() {
+        return None;
+    }
+    notify::ready(&format!("standing by for {owner}"));
+    Watchdog::start(|| None)
+}
+
+/// Reports that another broker has taken over, and that this process becomes a standby.
+pub fn starting_again() {
+    if is_supervised() {
+        notify::text("another broker has taken over, starting again as a standby");
+    }
 }
 
 /// Reports that the process is about to end. The service manager's timeout must exceed the grace
@@ -71,11 +89,10 @@ pub fn stopping() {
 pub struct Watchdog(AbortHandle);
 
 impl Watchdog {
-    fn start(broker: &Broker) -> Option<Self> {
+    fn start(stalled: impl Fn() -> Option<StalledTurn> + Send + 'static) -> Option<Self> {
         // Three reports within the timeout of the service manager.
         let beat = notify::watchdog_time()? / 3;
-        let broker = broker.clone();
-        Some(Self::with_interval(beat, move || broker.stalled(), notify::turning))
+        Some(Self::with_interval(beat, stalled, notify::turning))
     }
 
     /// Sends a report at each beat, unless an arbiter is stalled.
@@ -134,8 +151,12 @@ mod notify {
         send(&[NotifyState::Status(activity), NotifyState::ExtendTimeoutUsec(more)]);
     }
 
-    pub(super) fn ready() {
-        send(&[NotifyState::Status("serving"), NotifyState::Ready]);
+    pub(super) fn ready(activity: &str) {
+        send(&[NotifyState::Status(activity), NotifyState::Ready]);
+    }
+
+    pub(super) fn text(activity: &str) {
+        send(&[NotifyState::Status(activity)]);
     }
 
     pub(super) fn stopping() {
@@ -156,7 +177,8 @@ mod notify {
     use std::time::Duration;
 
     pub(super) const fn status(_: &str, _: Duration) {}
-    pub(super) const fn ready() {}
+    pub(super) const fn ready(_: &str) {}
+    pub(super) const fn text(_: &str) {}
     pub(super) const fn stopping() {}
     pub(super) const fn turning() {}
     pub(super) const fn watchdog_time() -> Option<Duration> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use peeklock::description::QueueUpdate;
 
+use super::opening::make_data_dir;
 use super::*;
 use crate::config::{Flag, Layers};
 

@@ -14,6 +14,7 @@ mod postgres;
 mod reference;
 mod secure;
 mod serving;
+mod standby;
 mod supervised;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -70,36 +71,53 @@ impl Server {
     }
 
     /// Starts a broker with a file as its log, which may be large.
-    fn start_logging_to(mut command: Command, log: Stdio) -> Self {
+    fn start_logging_to(command: Command, log: Stdio) -> Self {
+        let mut server = Self::spawn(command, log);
+        server.read_address("http");
+        server
+    }
+
+    /// Starts a broker, and reads nothing of its output.
+    fn spawn(mut command: Command, log: Stdio) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut banner = BufReader::new(child.stdout.take().unwrap());
-        let mut read = String::new();
-        let address = loop {
-            let begin = read.len();
-            if banner.read_line(&mut read).unwrap() == 0 {
+        let banner = BufReader::new(child.stdout.take().unwrap());
+        Self { child, banner, read: String::new(), address: String::new() }
+    }
+
+    /// Reads the output up to the line of this name. Returns the rest of the line.
+    fn read_line(&mut self, name: &str) -> String {
+        loop {
+            let begin = self.read.len();
+            if self.banner.read_line(&mut self.read).unwrap() == 0 {
                 let mut log = String::new();
-                if let Some(mut stderr) = child.stderr.take() {
+                if let Some(mut stderr) = self.child.stderr.take() {
                     stderr.read_to_string(&mut log).unwrap();
                 }
-                panic!("no listener in the banner:\n{read}\n{log}");
+                panic!("no line `{name}` in the banner:\n{}\n{log}", self.read);
             }
-            let line = read[begin..].trim();
-            if let Some(url) = line.strip_prefix("http ") {
-                break url.trim().trim_start_matches("http://").to_owned();
+            let line = self.read[begin..].trim();
+            if let Some(rest) = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' ')) {
+                return rest.trim().to_owned();
             }
-        };
-        Self { child, banner, read, address }
+        }
+    }
+
+    /// Reads the output up to the line of this name, and asks at its address from now on.
+    fn read_address(&mut self, name: &str) {
+        let url = self.read_line(name);
+        let address = url.trim_start_matches("http://");
+        address.trim_end_matches("/readyz").clone_into(&mut self.address);
     }
 
     /// URL for the commands of the program, which comes later in the banner.
     fn websocket(&mut self) -> String {
-        loop {
-            let begin = self.read.len();
-            assert_ne!(self.banner.read_line(&mut self.read).unwrap(), 0, "{}", self.read);
-            if let Some(url) = self.read[begin..].trim().strip_prefix("websocket ") {
-                return url.trim().to_owned();
-            }
-        }
+        self.read_line("websocket")
+    }
+
+    /// Sends a signal.
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        assert!(kill.unwrap().success());
     }
 
     /// Sends a request. Returns the status code and the whole answer.
@@ -130,8 +148,7 @@ impl Server {
 
     /// Sends a signal. Returns the exit code, all of standard output, and the log.
     fn stop(mut self, signal: &str) -> (i32, String, String) {
-        let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
-        assert!(kill.unwrap().success());
+        self.signal(signal);
         let mut log = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
             stderr.read_to_string(&mut log).unwrap();

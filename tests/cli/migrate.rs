@@ -98,7 +98,7 @@ fn broker_moves_to_postgresql_and_back() {
     let (status, answer) = server.ask("DELETE", "/orders/messages/head", "");
     assert!(status == 200 && answer.ends_with("order 5"), "{answer}");
     let (code, _, error) = migrate(&folder, &url, "back");
-    assert!(code == 1 && error.contains("another broker uses the database"), "{error}");
+    assert!(code == 1 && error.contains("uses the database; stop it"), "{error}");
     assert_eq!(server.stop("-TERM").0, 0);
 
     let (code, _, error) = migrate(&folder, &url, "back");

@@ -8,31 +8,31 @@ use std::sync::Arc;
 use crate::database::Postgres;
 use crate::{FREE_PORT, Server, directory, peeklock, run};
 
-const SERVE: &[&str] = &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
+pub const SERVE: &[&str] = &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
 
 /// Configuration of a broker with its messages in this database.
-fn config(url: &str, more: &str) -> String {
+pub fn config(url: &str, more: &str) -> String {
     format!("[store]\nkind = \"postgres\"\n[store.postgres]\nurl = \"{url}\"\nshards = 4\n{more}")
 }
 
-fn folder(test: &str) -> PathBuf {
+pub fn folder(test: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli").join(test)
 }
 
 /// The same broker again, in the folder of an earlier one.
-fn again(test: &str) -> Command {
+pub fn again(test: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
     command.args(SERVE).current_dir(folder(test));
     command
 }
 
-fn kill(mut server: Server) {
+pub fn kill(mut server: Server) {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
 }
 
 /// Sends messages, each of which the broker must acknowledge.
-fn send(server: &Server, numbers: std::ops::Range<u32>) {
+pub fn send(server: &Server, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let (status, answer) = server.ask("POST", "/orders/messages", &format!("order {number}"));
         assert_eq!(status, 201, "{answer}");
@@ -40,7 +40,7 @@ fn send(server: &Server, numbers: std::ops::Range<u32>) {
 }
 
 /// Receives and deletes these messages, and asserts that there are no others.
-fn receive(server: &Server, numbers: std::ops::Range<u32>) {
+pub fn receive(server: &Server, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let (status, answer) = server.ask("DELETE", "/orders/messages/head", "");
         assert_eq!(status, 200, "order {number}: {answer}");
@@ -120,7 +120,7 @@ fn messages_survive_kills_of_broker_and_database() {
     }
 }
 
-/// CLU-05, CLU-09, CLU-48: a broker that cannot use its database ends with the reason and the
+/// CLU-05, CLU-09, CLU-40, CLU-48: a broker that cannot use its database ends with the reason and the
 /// remedy, and shows no password.
 #[test]
 fn each_error_at_the_start_has_its_remedy() {
@@ -150,10 +150,12 @@ fn each_error_at_the_start_has_its_remedy() {
     let server = Server::start(peeklock("postgres-right", &config(&guarded, &file), SERVE));
     assert_eq!(server.stop("-TERM").0, 0);
 
-    // A second broker waits for the end of the first one.
-    let first = Server::start(peeklock("postgres-first", &config(&url, ""), SERVE));
-    let error = failing("postgres-second", &config(&url, ""));
-    assert!(error.contains("another broker uses the database"), "{error}");
+    // A second broker needs its own name.
+    let named = config(&url, "[cluster]\nname = \"left\"\n");
+    let first = Server::start(peeklock("postgres-first", &named, SERVE));
+    let (code, out, error) = run(peeklock("postgres-second", &named, SERVE));
+    assert_eq!(code, 1, "{out}{error}");
+    assert!(error.contains("`left`") && error.contains("`cluster.name`"), "{error}");
     assert_eq!(first.stop("-TERM").0, 0);
 
     database.shut_down();

@@ -1,0 +1,199 @@
+//! Several brokers over one database: one owns the messages, the others stand by (CLU-16 to CLU-20,
+//! CLU-53).
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::database::Postgres;
+use crate::postgres::{SERVE, again, config, folder, kill, receive, send};
+use crate::{FREE_PORT, Server, peeklock};
+
+/// Brokers over one database, by name.
+struct Cluster {
+    _database: Postgres,
+    url: String,
+    test: &'static str,
+}
+
+impl Cluster {
+    fn new(test: &'static str) -> Self {
+        let database = Postgres::start(test);
+        let url = database.database("peeklock");
+        Self { _database: database, url, test }
+    }
+
+    fn place(&self, name: &str) -> String {
+        format!("{}-{name}", self.test)
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let config = config(&self.url, &format!("[cluster]\nname = \"{name}\"\n"));
+        peeklock(&self.place(name), &config, arguments)
+    }
+
+    /// Starts a broker that serves clients.
+    fn serve(&self, name: &str) -> Server {
+        let mut broker = self.spawn(name, self.command(name, SERVE));
+        broker.read_address("http");
+        broker
+    }
+
+    /// Starts a broker that stands by.
+    fn stand_by(&self, name: &str) -> Server {
+        let mut standby = self.spawn(name, self.command(name, SERVE));
+        standby.read_address("probes");
+        standby
+    }
+
+    fn spawn(&self, name: &str, command: Command) -> Server {
+        let log = File::create(folder(&self.place(name)).join("log")).unwrap();
+        Server::spawn(command, log.into())
+    }
+
+    fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(folder(&self.place(name)).join("log")).unwrap()
+    }
+}
+
+/// Ends a broker in order.
+fn stop(server: Server) {
+    let (code, out, _) = server.stop("-TERM");
+    assert_eq!(code, 0, "{out}");
+}
+
+/// CLU-06, CLU-19, CLU-20, CLU-53: a second broker stands by. Its probes name the owner, and it
+/// listens nowhere else. When the owner is killed, it has each acknowledged message once, in order,
+/// and no lock. The killed broker then stands by itself.
+#[test]
+fn standby_takes_over_from_a_killed_owner() {
+    let cluster = Cluster::new("standby-kill");
+    let first = cluster.serve("left");
+    assert_eq!(first.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    send(&first, 0..50);
+    assert_eq!(first.ask("POST", "/orders/messages/head", "").0, 201, "a lock on the first one");
+
+    // A service manager learns that the service has started.
+    let socket = std::env::temp_dir().join(format!("peeklock-{}.standby", std::process::id()));
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // An address of its own, so that no other program listens at its ports.
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let [websocket, amqp] = [5301, 5672].map(|port| format!("127.53.{high}.{low}:{port}"));
+    let serve = ["serve", "--http", FREE_PORT, "--ws", &*websocket, "--amqp", &*amqp];
+    let mut command = cluster.command("right", &serve);
+    command.env("NOTIFY_SOCKET", &socket);
+    let mut second = cluster.spawn("right", command);
+    second.read_address("probes");
+    let mut buffer = [0; 512];
+    let mut reported = || {
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let ready = std::iter::repeat_with(&mut reported).find(|text| text.contains("READY=1"));
+    assert!(ready.unwrap().contains("STATUS=standing by for left"));
+    assert!(second.read.contains("  standby   of left, as right\n"), "{}", second.read);
+
+    let (status, ready) = second.get("/readyz");
+    assert_eq!(status, 503);
+    assert!(ready.contains("`left` owns the messages, at most until 20"), "{ready}");
+    assert_eq!(second.get("/livez").0, 200);
+    assert!(second.get("/health").1.ends_with("{\"status\":\"standby\"}"));
+    let metrics = second.get("/metrics").1;
+    assert!(metrics.contains("peeklock_ready 0\n"), "{metrics}");
+    assert!(metrics.contains("peeklock_standby 1\n"), "{metrics}");
+    assert_eq!(second.ask("POST", "/orders/messages", "lost").0, 503);
+    for address in [&websocket, &amqp] {
+        assert!(TcpStream::connect(address).is_err(), "clients must go to the owner");
+    }
+    let metrics = first.get("/metrics").1;
+    assert!(metrics.contains("peeklock_standby 0\n"), "{metrics}");
+    assert!(metrics.contains("peeklock_lease_seconds "), "{metrics}");
+
+    kill(first);
+    second.read_address("http");
+    let owner = second.read_line("owner");
+    assert!(owner.ends_with(", as right"), "{owner}");
+    assert!(reported().contains("STATUS=serving"));
+    receive(&second, 0..50);
+    assert_eq!(second.get("/readyz").0, 200);
+    TcpStream::connect(&amqp).unwrap();
+    let mut first = cluster.spawn("left", again(&cluster.place("left")));
+    first.read_address("probes");
+    // A standby stops in order too.
+    stop(first);
+    assert!(cluster.log("left").contains("stopped"), "{}", cluster.log("left"));
+    stop(second);
+    std::fs::remove_file(socket).unwrap();
+}
+
+/// CLU-17, CLU-18: an owner that is stopped for longer than its lease acknowledges nothing more
+/// when it goes on, and becomes a standby in the same process. A stop in order hands the messages
+/// over.
+#[test]
+fn paused_owner_becomes_a_standby() {
+    let cluster = Cluster::new("standby-pause");
+    let mut first = cluster.serve("left");
+    assert_eq!(first.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    send(&first, 0..20);
+    let process = first.child.id();
+    let mut second = cluster.stand_by("right");
+    // The system takes these requests for the stopped process.
+    first.signal("-STOP");
+    let requests = ["POST /orders/messages", "DELETE /orders/messages/head"].map(|request| {
+        let mut stream = TcpStream::connect(&first.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let host = &first.address;
+        let head = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        write!(stream, "{head}Content-Length: 4\r\n\r\nlate").unwrap();
+        stream
+    });
+    second.read_address("http");
+    send(&second, 20..30);
+    first.signal("-CONT");
+    for mut stream in requests {
+        let mut answer = Vec::new();
+        // The end of the process may reset the connection.
+        let _reset = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 5"), "{answer}");
+    }
+    first.read_address("probes");
+    assert_eq!(first.child.id(), process);
+    assert!(first.child.try_wait().unwrap().is_none(), "it is the same process");
+    let (status, ready) = first.get("/readyz");
+    assert!(status == 503 && ready.contains("`right` owns the messages"), "{ready}");
+
+    stop(second);
+    first.read_address("http");
+    receive(&first, 0..30);
+    stop(first);
+    let log = cluster.log("left");
+    assert!(log.contains("starting again as a standby"), "{log}");
+}
+
+/// CLU-53: a signal ends a broker while its database is opened, and while it waits for its lease.
+#[test]
+fn signal_ends_a_broker_that_starts() {
+    let cluster = Cluster::new("standby-signals");
+    let _owner = cluster.serve("left");
+    // Nobody answers there, so the opening waits.
+    let silent = TcpListener::bind(FREE_PORT).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("host=127.0.0.1 port={port} user=peeklock dbname=peeklock");
+    let mut command = cluster.command("middle", SERVE);
+    command.env("PEEKLOCK__STORE__POSTGRES__URL", url);
+    let mut opening = cluster.spawn("middle", command);
+    let _connected = silent.accept().unwrap();
+    opening.signal("-TERM");
+    assert_eq!(opening.child.wait().unwrap().code(), Some(0), "{}", cluster.log("middle"));
+    assert!(cluster.log("middle").contains("stopping before the start"));
+    for signal in ["-TERM", "-INT"] {
+        let standby = cluster.stand_by("right");
+        let (code, _, _) = standby.stop(signal);
+        assert_eq!(code, 0, "{}", cluster.log("right"));
+    }
+}
