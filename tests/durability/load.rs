@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -120,7 +120,7 @@ impl Load {
         let _prepared = prepare();
     }
 
-    /// Runs the clients until the broker is killed after `time`.
+    /// Runs the clients until the broker is killed after `time`. Returns the instant of the kill.
     pub fn run(
         &self,
         broker: Broker,
@@ -128,7 +128,7 @@ impl Load {
         snapshot: Option<&Snapshot>,
         random: &mut Random,
         time: Duration,
-    ) {
+    ) -> Instant {
         let fields = fields(snapshot);
         self.again.lock().unwrap().append(&mut self.next_again.lock().unwrap());
         let killed = AtomicBool::new(false);
@@ -150,8 +150,10 @@ impl Load {
             }
             std::thread::sleep(time);
             killed.store(true, Ordering::SeqCst);
+            let killed_at = Instant::now();
             broker.kill();
-        });
+            killed_at
+        })
     }
 
     /// Receives and deletes everything, after sending all ids that duplicate detection must drop.

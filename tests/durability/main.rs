@@ -81,6 +81,8 @@ struct Run<'a> {
     judge: Judge,
     /// Duration of the last start.
     start: Duration,
+    /// Instant at which the last broker began to serve clients.
+    served_at: Instant,
     counts: Counts,
     /// Events of this round, with the names under which the files of each kill are kept.
     story: Vec<String>,
@@ -99,6 +101,8 @@ struct Counts {
     segments_given_back: u64,
     disk_bytes_max: u64,
     disk_bytes_at_end: u64,
+    /// Times from a kill until the standby served clients.
+    takeovers_ms: Vec<u128>,
 }
 
 impl<'a> Run<'a> {
@@ -110,6 +114,7 @@ impl<'a> Run<'a> {
             load: Load::new(seed),
             judge: Judge::new(),
             start: Duration::from_millis(20),
+            served_at: Instant::now(),
             counts: Counts::default(),
             story: Vec::new(),
         }
@@ -126,17 +131,24 @@ impl<'a> Run<'a> {
                 _ => self.random.between(MOMENT_MS_MAX, LIFE_MS_MAX),
             };
             let life = Duration::from_millis(life);
-            self.load.run(broker, &self.ledger, snapshot.as_ref(), &mut self.random, life);
+            let killed_at =
+                self.load.run(broker, &self.ledger, snapshot.as_ref(), &mut self.random, life);
             self.counts.kills += 1;
             self.look_at_files();
             for kept in self.story.drain(..) {
                 self.place.forget(&kept);
             }
             self.keep(&format!("round-{round}-killed-after-{}-ms", life.as_millis()));
+            let mut is_takeover = true;
             while self.random.chance(40) {
                 self.kill_while_starting();
+                is_takeover = false;
             }
             broker = self.start()?;
+            if is_takeover {
+                let time = self.served_at.duration_since(killed_at);
+                self.counts.takeovers_ms.push(time.as_millis());
+            }
             snapshot = Some(self.judge(&broker).map_err(|what| format!("round {round}: {what}"))?);
         }
         let Some(snapshot) = snapshot else { return Ok(()) };
@@ -162,6 +174,8 @@ impl<'a> Run<'a> {
         let broker = self.place.spawn().ready()?;
         self.start = begun.elapsed();
         self.counts.start_ms_max = self.counts.start_ms_max.max(self.start.as_millis());
+        self.served_at = Instant::now();
+        self.place.stand_by()?;
         Ok(broker)
     }
 
@@ -297,6 +311,34 @@ fn a_killed_broker_keeps_acknowledged_work_in_postgresql() {
     if let Err(complaint) = result {
         panic!(
             "{complaint}\nseed {seed}; the output is kept in {}\nthe broker's last words:\n{}",
+            place.directory().display(),
+            place.last_words()
+        );
+    }
+    place.remove();
+}
+
+/// CLU-06, CLU-20, CLU-46, CLU-47: when an owner is killed, a standby has each acknowledged message.
+/// It may be killed too while it takes over. The times until clients are served again are printed.
+#[test]
+fn a_standby_keeps_acknowledged_work_of_killed_owners() {
+    let _alone = alone();
+    let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(DATABASE_ROUNDS);
+    let seed = seed();
+    let place = Place::new("kills-standby", Storage::Standby);
+    let mut run = Run::new(&place, seed);
+    let result = run.rounds(rounds);
+    let times = &mut run.counts.takeovers_ms;
+    times.sort_unstable();
+    eprintln!(
+        "{rounds} rounds with seed {seed}: {} takeovers, median {:?} ms, longest {:?} ms",
+        times.len(),
+        times.get(times.len() / 2),
+        times.last()
+    );
+    if let Err(complaint) = result {
+        panic!(
+            "{complaint}\nseed {seed}; the output is kept in {}\nthe brokers' last words:\n{}",
             place.directory().display(),
             place.last_words()
         );

@@ -1,5 +1,6 @@
 //! The broker as a separate process, started from the command line and ended by SIGKILL or SIGTERM.
 
+use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,12 +18,18 @@ pub enum Storage {
     Journal,
     /// In a PostgreSQL server of the run.
     Postgres,
+    /// The same, with a second broker that stands by.
+    Standby,
     /// In memory, to show that the judge notices.
     Memory,
 }
 
 /// Directory of one run: the data directory and the output of the brokers.
 pub struct Place {
+    /// The broker that stands by.
+    standby: RefCell<Option<Spawned>>,
+    /// Number of brokers that have started.
+    started: Cell<u32>,
     directory: PathBuf,
     storage: Storage,
     /// The server, and the address of the database.
@@ -37,12 +44,13 @@ impl Place {
             std::fs::remove_dir_all(&directory).unwrap();
         }
         std::fs::create_dir_all(&directory).unwrap();
-        let database = (storage == Storage::Postgres).then(|| {
+        let database = matches!(storage, Storage::Postgres | Storage::Standby).then(|| {
             let server = Postgres::start(name);
             let address = server.database("peeklock");
             (server, address)
         });
-        Self { directory, storage, database }
+        let (standby, started) = (RefCell::default(), Cell::default());
+        Self { standby, started, directory, storage, database }
     }
 
     pub fn directory(&self) -> &Path {
@@ -98,9 +106,22 @@ impl Place {
         std::fs::remove_dir_all(&self.directory).unwrap();
     }
 
-    /// Starts a broker without waiting until it serves.
+    /// The broker that stands by, or a new one, without waiting until it serves.
     pub fn spawn(&self) -> Spawned {
-        self.spawn_at("127.0.0.1:0")
+        self.standby.take().unwrap_or_else(|| self.spawn_at("127.0.0.1:0"))
+    }
+
+    /// Starts a broker that stands by, if the run has one, and waits until it does.
+    ///
+    /// # Errors
+    /// If the process ends before.
+    pub fn stand_by(&self) -> Result<(), String> {
+        if self.storage == Storage::Standby {
+            let mut standby = self.spawn_at("127.0.0.1:0");
+            standby.read_until("probes")?;
+            self.standby.replace(Some(standby));
+        }
+        Ok(())
     }
 
     /// Starts a broker with this address for WebSocket.
@@ -123,8 +144,14 @@ impl Place {
         ]);
         match self.storage {
             Storage::Journal | Storage::Postgres => command.args(["--data-dir", "data"]),
+            Storage::Standby => {
+                // At most two brokers live at a time, one after the other.
+                let folder = if self.started.get().is_multiple_of(2) { "even" } else { "odd" };
+                command.args(["--data-dir", folder])
+            }
             Storage::Memory => command.arg("--ephemeral"),
         };
+        self.started.update(|started| started + 1);
         command
             .env("PEEKLOCK__JOURNAL__SEGMENT_BYTES", SEGMENT_BYTES.to_string())
             .env("PEEKLOCK__JOURNAL__FREE_BYTES_MIN", (4 * SEGMENT_BYTES).to_string())
@@ -143,13 +170,16 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);
-        Spawned { child: command.spawn().unwrap() }
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Spawned { child, output }
     }
 }
 
 /// A process that is killed when it is dropped.
 pub struct Spawned {
     child: Child,
+    output: BufReader<ChildStdout>,
 }
 
 impl Spawned {
@@ -158,24 +188,27 @@ impl Spawned {
     /// # Errors
     /// If the process ends before.
     pub fn ready(mut self) -> Result<Broker, String> {
-        let mut banner = BufReader::new(self.child.stdout.take().unwrap());
+        let address = self.read_until("http")?.trim_start_matches("http://").to_owned();
+        let websocket = self.read_until("websocket")?;
+        let amqp = self.read_until("amqp")?.trim_start_matches("amqp://").to_owned();
+        Ok(Broker { process: self, address, websocket, amqp })
+    }
+
+    /// Reads the output up to the line of this name. Returns the rest of the line.
+    ///
+    /// # Errors
+    /// If the process ends before.
+    fn read_until(&mut self, name: &str) -> Result<String, String> {
         let mut line = String::new();
-        let (mut address, mut websocket) = (String::new(), String::new());
         loop {
             line.clear();
-            if banner.read_line(&mut line).unwrap() == 0 {
+            if self.output.read_line(&mut line).unwrap() == 0 {
                 let status = self.child.wait().unwrap();
                 return Err(format!("the broker did not start: {status}"));
             }
-            if let Some(url) = line.trim().strip_prefix("http ") {
-                address = url.trim().trim_start_matches("http://").to_owned();
-            }
-            if let Some(url) = line.trim().strip_prefix("websocket ") {
-                websocket = url.trim().to_owned();
-            }
-            if let Some(url) = line.trim().strip_prefix("amqp ") {
-                let amqp = url.trim().trim_start_matches("amqp://").to_owned();
-                return Ok(Broker { process: self, address, websocket, amqp, _banner: banner });
+            let rest = line.trim().strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
+            if let Some(rest) = rest {
+                return Ok(rest.trim().to_owned());
             }
         }
     }
@@ -209,7 +242,6 @@ pub struct Broker {
     pub websocket: String,
     /// Host and port of the AMQP transport.
     pub amqp: String,
-    _banner: BufReader<ChildStdout>,
 }
 
 impl Broker {
