@@ -335,6 +335,9 @@ impl BrokerBuilder {
                 SystemClock::following(Arc::clone(keeper.time()))
             }))
         });
+        if let Some(keeper) = &keeper {
+            keeper.set_clock(Arc::clone(&clock));
+        }
         let now = clock.now();
         if now >= LATEST_START {
             return Err(StartError::Clock(now));

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,10 +39,29 @@ pub struct SystemClock {
     database: Option<Arc<DatabaseTime>>,
 }
 
+/// A time that follows another one slowly and never goes back. Its caller has the boot time.
 struct Slew {
     /// Ticks to add to the time elapsed since the start.
     base: i64,
     checked_at: i64,
+}
+
+impl Slew {
+    const fn at(now: Timestamp) -> Self {
+        Self { base: now.ticks(), checked_at: 0 }
+    }
+
+    /// The ticks of the time when this number of ticks has elapsed since the start.
+    fn now(&mut self, elapsed: i64, followed: impl FnOnce() -> Timestamp) -> i64 {
+        let since = elapsed - self.checked_at;
+        if since >= CHECK_EVERY.ticks() {
+            self.checked_at = elapsed;
+            let error = followed().ticks() - (self.base + elapsed);
+            let most = since / SLEW_DIVISOR;
+            self.base += error.clamp(-most, most);
+        }
+        self.base + elapsed
+    }
 }
 
 /// Interval between two checks of the wall clock.
@@ -57,16 +76,17 @@ impl SystemClock {
         Self::at(wall_time())
     }
 
-    /// Starts a clock that follows the time of a database instead of the wall clock (CLU-14).
+    /// Starts a clock that follows the time of a database instead of the wall clock (CLU-14). It
+    /// begins no earlier than the last instant of a past owner (CLU-15).
     #[must_use]
     pub fn following(database: Arc<DatabaseTime>) -> Self {
-        Self { database: Some(Arc::clone(&database)), ..Self::at(database.now()) }
+        Self { database: Some(Arc::clone(&database)), ..Self::at(database.start()) }
     }
 
     fn at(now: Timestamp) -> Self {
         Self {
             started: boot_ticks(),
-            state: Mutex::new(Slew { base: now.ticks(), checked_at: 0 }),
+            state: Mutex::new(Slew::at(now)),
             latest: AtomicI64::new(0),
             database: None,
         }
@@ -87,14 +107,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let elapsed = self.elapsed();
         let mut slew = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = elapsed - slew.checked_at;
-        if since >= CHECK_EVERY.ticks() {
-            slew.checked_at = elapsed;
-            let error = self.followed().ticks() - (slew.base + elapsed);
-            let most = since / SLEW_DIVISOR;
-            slew.base += error.clamp(-most, most);
-        }
-        let now = slew.base + elapsed;
+        let now = slew.now(elapsed, || self.followed());
         drop(slew);
         Timestamp::from_ticks(self.latest.fetch_max(now, Ordering::AcqRel).max(now))
     }
@@ -139,40 +152,81 @@ pub(crate) fn timestamp(wall: SystemTime) -> Timestamp {
     Timestamp::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX))
 }
 
-/// Time of a database that several brokers use (CLU-14): boot time, and what must be added to it.
+/// The wall time of an instant.
+pub(crate) fn system_time(instant: Timestamp) -> SystemTime {
+    let nanos = u128::try_from(instant.unix_nanos()).unwrap_or(0);
+    let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(0);
+    let rest = u32::try_from(nanos % 1_000_000_000).unwrap_or(0);
+    UNIX_EPOCH.checked_add(Duration::new(seconds, rest)).unwrap_or(UNIX_EPOCH)
+}
+
+/// Time of a database that several brokers use (CLU-14): boot time, and the ticks to add to it.
 #[derive(Debug, Default)]
-pub struct DatabaseTime(Mutex<Option<NotedTime>>);
+pub struct DatabaseTime(Mutex<DatabaseAnswers>);
+
+#[derive(Debug, Default)]
+struct DatabaseAnswers {
+    noted: Option<NotedTime>,
+    /// The last instant that a past owner may have given.
+    begin_at: Timestamp,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct NotedTime {
     offset: i64,
     round_trip: TimeSpan,
+    answered_at: TimeSpan,
 }
 
 /// Longest time between question and answer for an answer that replaces an earlier one. The time of
 /// the database is known to half of it.
 const ROUND_TRIP_MAX: TimeSpan = TimeSpan::from_ms(200);
+/// The longest time grows by this fraction of the age of the earlier answer, since clocks drift.
+const DRIFT_DIVISOR: i64 = 500;
 
 impl DatabaseTime {
     /// Notes an answer of the database with its time, and the boot times of question and answer. A
-    /// slow answer counts only while all earlier ones were slower.
+    /// slow answer counts only if the earlier one was slower or is old.
     pub fn note(&self, time: Timestamp, asked_at: TimeSpan, answered_at: TimeSpan) {
-        let round_trip = TimeSpan::from_ticks(answered_at.ticks().saturating_sub(asked_at.ticks()));
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let slowest = noted.map_or(TimeSpan::MAX, |noted| noted.round_trip.max(ROUND_TRIP_MAX));
+        let between = |from: TimeSpan, to: TimeSpan| to.ticks().saturating_sub(from.ticks()).max(0);
+        let round_trip = TimeSpan::from_ticks(between(asked_at, answered_at));
+        let mut answers = self.lock();
+        let slowest = answers.noted.map_or(TimeSpan::MAX, |noted| {
+            let age = TimeSpan::from_ticks(between(noted.answered_at, answered_at));
+            noted.round_trip.max(ROUND_TRIP_MAX).plus(age.divided_by(DRIFT_DIVISOR))
+        });
         if round_trip <= slowest {
-            let between = asked_at.plus(round_trip.divided_by(2));
-            let offset = time.ticks().saturating_sub(between.ticks());
-            *noted = Some(NotedTime { offset, round_trip });
+            let middle = asked_at.plus(round_trip.divided_by(2));
+            let offset = time.ticks().saturating_sub(middle.ticks());
+            answers.noted = Some(NotedTime { offset, round_trip, answered_at });
         }
+    }
+
+    /// Has a clock that starts later begin at this instant or after it.
+    pub fn begin_at(&self, instant: Timestamp) {
+        let mut answers = self.lock();
+        answers.begin_at = answers.begin_at.max(instant);
     }
 
     /// The time of the database now. The start of boot time, if it has never answered.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let noted = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = noted.map_or(0, |noted| noted.offset);
-        Timestamp::from_ticks(offset.saturating_add(boot_ticks()))
+        self.at(boot_time())
+    }
+
+    /// The time of the database at a boot time.
+    fn at(&self, boot: TimeSpan) -> Timestamp {
+        let offset = self.lock().noted.map_or(0, |noted| noted.offset);
+        Timestamp::from_ticks(offset.saturating_add(boot.ticks()))
+    }
+
+    /// The instant at which a clock begins that starts now.
+    fn start(&self) -> Timestamp {
+        self.now().max(self.lock().begin_at)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DatabaseAnswers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -284,25 +338,114 @@ impl Clock for ManualClock {
 mod tests {
     use super::*;
 
-    /// CLU-14: the time of a database is that of the middle of question and answer; a slow answer
-    /// does not replace a quick one.
+    const START: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
+    const RENEW: i64 = 500;
+
+    fn ms(ms: i64) -> TimeSpan {
+        TimeSpan::from_ms(ms)
+    }
+
+    /// CLU-14: the time of a database is that of the middle of question and answer. A slow answer
+    /// does not replace a quick one, unless the quick one is old.
     #[test]
     fn database_time_ignores_slow_answers() {
         let time = DatabaseTime::default();
-        let at = |seconds: i64| Timestamp::from_unix_ms(1_800_000_000_000 + seconds * 1_000);
+        time.note(START, ms(0), ms(3_000));
+        assert_eq!(time.at(ms(1_500)), START, "the first answer counts");
+        time.note(START, ms(9_900), ms(10_000));
+        assert_eq!(time.at(ms(9_950)), START);
+        time.note(START, ms(17_000), ms(20_000));
+        assert_eq!(time.at(ms(9_950)), START, "the slow answer is ignored");
+        time.note(START, ms(20_800), ms(21_000));
+        assert_eq!(time.at(ms(20_900)), START);
+        time.note(START, ms(119_700), ms(120_000));
+        assert_eq!(time.at(ms(119_850)), START, "after 99 s, 0.3 s are not slow");
+    }
+
+    /// A clock over a database whose time and round trips the test decides.
+    struct Stand {
+        time: DatabaseTime,
+        clock: Slew,
+        boot: i64,
+        shown: i64,
+    }
+
+    impl Stand {
+        fn new() -> Self {
+            let time = DatabaseTime::default();
+            time.note(START, ms(0), ms(0));
+            Self { time, clock: Slew::at(START), boot: 0, shown: START.ticks() }
+        }
+
+        /// Renews for a time. `database` is the time of the database in milliseconds after the
+        /// start, at a boot time; a round trip takes 100 ms, all of it on one way. Returns the
+        /// largest error at the end of any renewal.
+        fn run(&mut self, span: i64, database: impl Fn(i64) -> i64) -> i64 {
+            let mut worst = 0;
+            for boot in (0..span / RENEW).map(|renewal| self.boot + renewal * RENEW) {
+                let way = if (boot / RENEW) % 2 == 0 { 100 } else { 0 };
+                let answer = START.ticks() + ms(database(boot + way)).ticks();
+                self.time.note(Timestamp::from_ticks(answer), ms(boot), ms(boot + 100));
+                let now = self.clock.now(ms(boot + 100).ticks(), || self.time.at(ms(boot + 100)));
+                assert!(now >= self.shown, "it went back");
+                self.shown = now;
+                let true_time = START.ticks() + ms(1).ticks() * database(boot + 100);
+                worst = worst.max((now - true_time).abs());
+            }
+            self.boot += span;
+            worst / ms(1).ticks()
+        }
+    }
+
+    /// CLU-14: clocks of brokers whose machines run at other speeds than the database stay within
+    /// half of the bound, while round trips take 100 ms.
+    #[test]
+    fn clock_follows_a_database_of_another_speed() {
+        for percent in [95, 99, 100, 101, 105] {
+            let mut stand = Stand::new();
+            let worst = stand.run(600_000, |boot| boot * percent / 100);
+            assert!(worst <= 125, "{worst} ms at {percent} %");
+        }
+    }
+
+    /// CLU-14, CLU-15: if the time of the database jumps, the clock runs up to a tenth slower or
+    /// faster until it agrees, and never goes back.
+    #[test]
+    fn clock_follows_a_jump_of_the_database_slowly() {
+        for jump in [-10_000, 10_000] {
+            let mut stand = Stand::new();
+            stand.run(10_000, |boot| boot);
+            let worst = stand.run(50_000, |boot| boot + jump);
+            assert!((9_000..=10_100).contains(&worst), "{worst} ms");
+            let worst = stand.run(10_000, |boot| boot + jump);
+            assert!((4_000..=6_000).contains(&worst), "{worst} ms after 50 s");
+            stand.run(50_000, |boot| boot + jump);
+            let worst = stand.run(60_000, |boot| boot + jump);
+            assert!(worst <= 125, "{worst} ms in the end");
+        }
+    }
+
+    /// CLU-15: the clock of a new owner begins with the last instant of the past one, also if the
+    /// time of the database is behind it.
+    #[test]
+    fn clock_of_a_new_owner_begins_after_the_past_one() {
+        let time = Arc::new(DatabaseTime::default());
         let now = boot_time();
-        let ago = |ms: i64| TimeSpan::from_ticks(now.ticks() - TimeSpan::from_ms(ms).ticks());
-        let error = |time: &DatabaseTime, expected: Timestamp| {
-            (time.now().ticks() - expected.ticks()).abs() < TimeSpan::from_seconds(30).ticks()
-        };
-        time.note(at(0), ago(3_000), now);
-        assert!(error(&time, at(1)), "the first answer counts");
-        time.note(at(500), ago(100), now);
-        assert!(error(&time, at(500)));
-        time.note(at(900), ago(3_000), now);
-        assert!(error(&time, at(500)), "the slow answer is ignored");
-        time.note(at(1_000), ago(200), now);
-        assert!(error(&time, at(1_000)));
+        time.note(START, now, now);
+        let last = START.plus(TimeSpan::from_minutes(10));
+        time.begin_at(last);
+        time.begin_at(START);
+        let clock = SystemClock::following(Arc::clone(&time));
+        assert!(clock.now() >= last);
+        assert!(time.now() < last, "the database is behind");
+    }
+
+    /// FND-07: an instant is the same as a wall time.
+    #[test]
+    fn instants_survive_the_form_of_wall_times() {
+        for instant in [START, START.plus(ms(1)), Timestamp::NEVER] {
+            assert_eq!(timestamp(system_time(instant)), instant);
+        }
     }
 
     /// FND-07, FND-09: beyond the last instant, the system time is that instant.

@@ -49,6 +49,9 @@ const BY_HAND: &[(&str, &str)] = &[
         "sudo btrfs subvolume snapshot -r /var/lib/peeklock /var/lib/peeklock-backup",
     ),
     ("how-to/back-up-and-restore.md", "sudo zfs snapshot tank/peeklock@backup"),
+    ("how-to/high-availability.md", "sudo apt-get install postgresql curl"),
+    ("how-to/high-availability.md", "# compose.yaml"),
+    ("how-to/high-availability.md", "# haproxy.cfg"),
     (
         "how-to/observe-with-opentelemetry.md",
         "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger",
@@ -186,6 +189,7 @@ pages! {
     policies_and_tokens_are_used: "how-to/use-policies-and-tokens.md",
     a_broker_is_backed_up_and_restored: "how-to/back-up-and-restore.md",
     messages_are_stored_in_postgresql: "how-to/store-messages-in-postgresql.md",
+    a_standby_takes_over: "how-to/high-availability.md",
     a_damaged_directory_is_repaired: "how-to/repair-a-data-directory.md",
     an_application_moves_from_rabbitmq_or_redis: "how-to/move-from-rabbitmq-or-redis.md",
     the_console_is_opened: "how-to/use-the-console.md",

@@ -31,7 +31,7 @@ BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer", "unreadable"]
 
 # Modules of the test binary `broker`.
-BROKER = ["declarations", "forwarders", "looking", "namespace", "opening", "store_conformance"]
+BROKER = ["declarations", "forwarders", "looking", "namespace", "opening", "standby", "store_conformance"]
 
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
@@ -547,6 +547,59 @@ STANDBY_PROGRAM = [
      "    if *has_ended {\n", "    if true || *has_ended {\n"),
 ]
 
+OWNERSHIP = [
+    ("a lease is over for its holder before it is for others", "CLU-16", "src/cluster/ownership.rs",
+     "TimeSpan::from_ticks(self.lease.ticks() - self.margin.ticks())", "TimeSpan::from_ticks(self.lease.ticks() + self.margin.ticks())"),
+    ("a lease counts from the instant at which its renewal was sent", "CLU-16", "src/cluster/ownership.rs",
+     "        self.renewed = Some(sent_at);\n", "        self.renewed = Some(now);\n"),
+    ("an owner without a valid lease is suspended", "CLU-17", "src/cluster/ownership.rs",
+     "if self.phase == Phase::Owner && now >= valid_until {", "if self.phase == Phase::Owner && now >= valid_until && false {"),
+    ("an owner that lost its shards never works again", "CLU-18", "src/cluster/ownership.rs",
+     "                self.phase = Phase::Lost;\n", ""),
+    ("shards are taken only after one whole own lease", "CLU-21", "src/cluster/ownership.rs",
+     "(*has_ended && is_valid && self.is_steady())", "(*has_ended && is_valid)"),
+    ("a gap between renewals begins a new wait", "CLU-21", "src/cluster/ownership.rs",
+     "if self.valid_until().is_none_or(|until| sent_at >= until) {", "if self.renewed.is_none() {"),
+    ("a suspension is as long as the lease was over", "CLU-22", "src/cluster/ownership.rs",
+     "Action::Resume(span(since, now))", "Action::Resume(span(sent_at, now))"),
+    ("a suspension prolongs locks by a bounded time", "CLU-22", "src/cluster/tenure.rs",
+     "let span = suspended.min(PROLONGED_MAX);", "let span = suspended;"),
+    ("an ended tenure is never extended", "CLU-18", "src/cluster/tenure.rs",
+     "        if state.ending.is_none() {\n            let span", "        if true {\n            let span"),
+    ("a clock follows the database slowly", "CLU-14", "src/clock.rs",
+     "self.base += error.clamp(-most, most);", "self.base += error.clamp(-most, most.max(error));"),
+    ("a slow answer does not change the time", "CLU-14", "src/clock.rs",
+     "if round_trip <= slowest {", "if round_trip <= slowest || true {"),
+    ("the clock of an owner begins after the past one", "CLU-15", "src/clock.rs",
+     "self.now().max(self.lock().begin_at)", "self.now()"),
+    ("locks out of order are prolonged too", "CLU-22", "machine/src/lock_table.rs",
+     "earlier.map(|(until, index)| (until.plus(span), index)).collect();", "earlier.collect();"),
+    ("session locks are prolonged", "CLU-22", "machine/src/queue/session/directory/holders.rs",
+     "let until = hold.until.plus(span);", "let until = hold.until;"),
+    ("locks are prolonged after a suspension", "CLU-22", "src/shell/mod.rs",
+     "            self.machine.prolong_locks(span);\n", "            let _ = span;\n"),
+    ("a horizon reaches to the end of the lease", "CLU-15", "src/cluster/keeper.rs",
+     "clock.now().plus(valid_for).plus(valid_for.divided_by(10))", "clock.now()"),
+    ("a broker that stops leaves its last instant", "CLU-15", "src/cluster/keeper.rs",
+     "                keeping.note_last_instant().await;\n", ""),
+    ("questions wait while the broker is suspended", "CLU-17", "src/access/manage.rs",
+     "        self.access.wait_for_tenure(&self.path).await?;\n", ""),
+    ("results of a turn wait for the lease", "CLU-17", "src/actor/drive.rs",
+     "        if !self.desk.tenure.is_valid() {\n            // A suspended turn", "        if false {\n            // A suspended turn"),
+    ("a lease in force is not taken", "CLU-16", "../plugins/store-postgres/src/schema.rs",
+     "    IF past_ends > clock_timestamp() THEN RETURN; END IF;\n", ""),
+    ("a takeover waits for a renewal that has begun", "CLU-16", "../plugins/store-postgres/src/schema.rs",
+     "WHERE b.incarnation = past FOR UPDATE;", "WHERE b.incarnation = past;"),
+    ("a takeover raises the epochs", "CLU-07", "../plugins/store-postgres/src/schema.rs",
+     "SET owner = number, epoch = epoch + 1, since", "SET owner = number, since"),
+    ("an amendment proves that its broker owns the shards", "CLU-07", "../plugins/store-postgres/src/schema.rs",
+     "    IF NOT FOUND THEN RETURN NULL; END IF;\n", ""),
+    ("a process that has lost its name gets no lease", "CLU-17", "../plugins/store-postgres/src/schema.rs",
+     "OR (may_enter AND b.ends <= clock_timestamp());", "OR b.ends <= clock_timestamp();"),
+    ("sessions of a past owner do not delay a takeover", "CLU-18", "../plugins/store-postgres/src/registry.rs",
+     "    SELECT count(pg_terminate_backend(pid)) FROM", "    SELECT count(pid) FROM"),
+]
+
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
@@ -567,6 +620,7 @@ GROUPS = {
     "sending": (SENDING, ["machine", "recovery", "model"]),
     "jobs": (JOBS, ["unit", "operations"]),
     "standby-program": (STANDBY_PROGRAM, ["program"]),
+    "ownership": (OWNERSHIP, ["unit", "standby", "leases"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
@@ -581,6 +635,8 @@ def command(tier: str) -> list[str]:
         return ["cargo", "test", "-q", *below, "-p", "peeklock-core", "--lib"]
     if tier == "program":
         return ["cargo", "test", "-q", "--test", "cli", "--", "standby::"]
+    if tier == "leases":
+        return ["cargo", "test", "-q", "-p", "peeklock-store-postgres", "--test", "server", "--", "registry::"]
     if tier == "operations":
         return ["cargo", "test", "-q", "-p", "peeklock-operations"]
     if tier in IN_PROCESS:

@@ -163,6 +163,7 @@ impl Access {
 impl AllowedRequest {
     /// Carries the request out, with entries in the audit trail.
     pub(super) async fn carry_out(self) -> Result<Managed, BrokerError> {
+        self.access.wait_for_tenure(&self.path).await?;
         let mut audited = self.access.audit_management(&self.path, &self.request).await?;
         let outcome = Box::pin(self.carry_out_unaudited()).await;
         let end = end_of_management(&mut audited, &outcome);

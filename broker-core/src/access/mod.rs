@@ -242,12 +242,17 @@ impl Access {
     pub async fn allow(&self, action: Action, path: &str) -> Result<String, BrokerError> {
         let resource = canonical(path);
         self.pass(&resource, action).await?;
-        // Answers rest on the memory of the broker, and metrics are about the broker (CLU-17).
+        // Metrics are about the broker.
         if action != Action::ReadMetrics {
-            let valid = self.broker.shared.tenure.valid().await;
-            valid.map_err(|ending| self.broker.refuse(ending.refusal(), &resource))?;
+            self.wait_for_tenure(&resource).await?;
         }
         Ok(resource)
+    }
+
+    /// Waits while the broker is suspended: answers rest on its memory (CLU-17).
+    async fn wait_for_tenure(&self, resource: &str) -> Result<(), BrokerError> {
+        let valid = self.broker.shared.tenure.valid().await;
+        valid.map_err(|ending| self.broker.refuse(ending.refusal(), resource))
     }
 
     /// Whether an action is granted, for answers that contain more for a reader with more rights.

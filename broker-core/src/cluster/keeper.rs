@@ -2,16 +2,16 @@
 //! nor appends can delay, and extends or ends its tenure.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle as TaskHandle;
 
 use super::ownership::{Action, LeaseTimes, Ownership, Phase};
 use super::tenure::{Ending, Tenure};
-use crate::clock::{DatabaseTime, boot_time, timestamp};
+use crate::clock::{Clock, DatabaseTime, boot_time, system_time, timestamp};
 use crate::store::registry::{Owner, View};
 use crate::store::{Registry, StoreError};
 use crate::time::TimeSpan;
@@ -23,11 +23,12 @@ pub type OnStandby = Arc<dyn Fn(&View) + Send + Sync>;
 pub struct Keeper {
     tenure: Arc<Tenure>,
     time: Arc<DatabaseTime>,
+    clock: Arc<OnceLock<Arc<dyn Clock>>>,
     stop: Arc<Stop>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Tells the thread of a keeper to stop.
+/// Has the thread of a keeper stop.
 #[derive(Default)]
 struct Stop {
     /// The broker stops: a suspension ends the tenure, since nobody would wait for its end.
@@ -48,9 +49,16 @@ impl Keeper {
     ) -> Result<Self, StoreError> {
         let failed = |why: String| StoreError::Failed(why.into());
         times.validate().map_err(failed)?;
+        if let Some(lease) = registry.lease().filter(|lease| *lease != times.lease.to_std()) {
+            return Err(failed(format!(
+                "the store gives leases of {lease:?}, and the broker counts on {:?}; use one length",
+                times.lease.to_std()
+            )));
+        }
         let keeper = Self {
             tenure: Arc::new(Tenure::until(TimeSpan::ZERO)),
             time: Arc::default(),
+            clock: Arc::default(),
             stop: Arc::default(),
             thread: Mutex::new(None),
         };
@@ -61,6 +69,7 @@ impl Keeper {
             times,
             tenure: Arc::clone(&keeper.tenure),
             time: Arc::clone(&keeper.time),
+            clock: Arc::clone(&keeper.clock),
             stop: Arc::clone(&keeper.stop),
             begun: Some(begun),
             on_standby,
@@ -89,19 +98,27 @@ impl Keeper {
         &self.time
     }
 
+    /// Sets the clock of the broker. From the next renewal on, the registry knows how far it goes
+    /// (CLU-15).
+    pub fn set_clock(&self, clock: Arc<dyn Clock>) {
+        // A broker has one clock.
+        self.clock.set(clock).ok();
+    }
+
     /// The broker stops: a suspension, now or later, ends the tenure.
     pub fn begin_stop(&self) {
         self.stop.is_stopping.send_replace(true);
     }
 
-    /// Ends the renewals, and waits for the end of the thread. The store ends the lease when it is
-    /// closed.
+    /// Ends the renewals and the tenure, and waits for the end of the thread. The store gives the
+    /// shards up when it is closed; nothing that rests on memory leaves this broker any more.
     pub fn end(&self) {
         self.stop.now.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             thread.join().ok();
         }
+        self.tenure.end(Ending::Stopped);
     }
 
     /// Ends the renewals and the tenure, without waiting. The lease stays until it is over.
@@ -124,8 +141,11 @@ fn keep(mut keeping: Keeping) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => {
-            // It has ended, or it has lost the shards.
-            runtime.block_on(keeping.run()).ok();
+            runtime.block_on(async {
+                // It has ended, or it has lost the shards.
+                keeping.run().await.ok();
+                keeping.note_last_instant().await;
+            });
             // A name that is being looked up must not hold a stop up.
             runtime.shutdown_background();
         }
@@ -154,6 +174,7 @@ struct Keeping {
     times: LeaseTimes,
     tenure: Arc<Tenure>,
     time: Arc<DatabaseTime>,
+    clock: Arc<OnceLock<Arc<dyn Clock>>>,
     stop: Arc<Stop>,
     begun: Option<oneshot::Sender<Result<(), StoreError>>>,
     on_standby: Option<OnStandby>,
@@ -176,9 +197,10 @@ impl Keeping {
         loop {
             let sent_at = boot_time();
             // A later renewal may succeed while this one is lost.
-            let late_at = sent_at.plus(self.times.valid_for().divided_by(2));
+            let late_at = sent_at.plus(self.late_after());
             let late = || Err(StoreError::Unavailable("no answer in time".into()));
-            let answer = self.wait(late_at, registry.renew()).await?.unwrap_or_else(late);
+            let renewing = registry.renew(self.horizon());
+            let answer = self.wait(late_at, renewing).await?.unwrap_or_else(late);
             self.advance();
             let action = match answer {
                 Ok(view) => self.judge(sent_at, &view),
@@ -213,6 +235,29 @@ impl Keeping {
                 Err(error) => tracing::error!(%error, "the takeover has failed"),
             }
             self.wait(next, std::future::pending::<()>()).await?;
+        }
+    }
+
+    /// Time after which a renewal without an answer is repeated.
+    fn late_after(&self) -> TimeSpan {
+        self.times.valid_for().divided_by(2)
+    }
+
+    /// The latest instant that the broker gives until the lease of a renewal that is sent now is
+    /// over. Its clock runs up to a tenth faster than the time of the registry.
+    fn horizon(&self) -> Option<SystemTime> {
+        let valid_for = self.times.valid_for();
+        let clock = self.clock.get()?;
+        Some(system_time(clock.now().plus(valid_for).plus(valid_for.divided_by(10))))
+    }
+
+    /// Replaces the horizon by the last instant of a broker that stops, so that the clock of the
+    /// next owner does not begin ahead.
+    async fn note_last_instant(&self) {
+        let Some(clock) = self.clock.get() else { return };
+        if self.machine.phase() == Phase::Owner {
+            let renewing = self.registry.renew(Some(system_time(clock.now())));
+            tokio::time::timeout(self.late_after().to_std(), renewing).await.ok();
         }
     }
 
@@ -265,6 +310,9 @@ impl Keeping {
             on_standby(view);
         }
         self.time.note(timestamp(view.now), sent_at, now);
+        if let Some(horizon) = view.horizon {
+            self.time.begin_at(timestamp(horizon));
+        }
         let action = self.machine.renewed(sent_at, now, view);
         let valid_until = self.machine.valid_until().unwrap_or_default();
         match action {
@@ -296,8 +344,17 @@ impl Keeping {
     }
 
     /// A registry that refuses a standby for a whole lease ends its wait. Until then, the lease of
-    /// an earlier process of the same name may be the reason.
+    /// an earlier process of the same name may be the reason. A broker whose name another process
+    /// has now never gets a lease again.
     fn note_failure(&mut self, error: &StoreError) -> Result<(), KeeperEnded> {
+        if matches!(error, StoreError::Fenced { .. }) {
+            tracing::error!("another process has the name of this broker");
+            if let Some(begun) = self.begun.take() {
+                begun.send(Err(error.clone())).ok();
+            }
+            self.tenure.end(Ending::Lost);
+            return Err(KeeperEnded);
+        }
         if !error.is_unavailable() && self.begun.is_some() {
             let since = *self.refused_since.get_or_insert_with(boot_time);
             if boot_time() >= since.plus(self.times.lease).plus(self.times.renew) {

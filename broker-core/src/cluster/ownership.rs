@@ -94,7 +94,7 @@ pub enum Action {
 /// Phase of a broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Another broker owns the shards, or none yet.
+    /// Another broker owns the shards, or none does.
     Waiting,
     /// This broker owns the shards and may work until [`Ownership::valid_until`].
     Owner,

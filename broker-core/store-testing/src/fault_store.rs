@@ -75,6 +75,7 @@ impl FaultStore {
             amend_fates: VecDeque::new(),
             fate_here: None,
             spoilt: None,
+            on_reserve: None,
             ended: false,
         };
         Self {
@@ -207,6 +208,12 @@ impl FaultStore {
         self.lock().fate_here = fate;
     }
 
+    /// Calls this function at the next reservation, on the thread of its caller, before it is
+    /// granted.
+    pub fn on_reserve(&self, call: impl FnOnce() + Send + 'static) {
+        self.lock().on_reserve = Some(Box::new(call));
+    }
+
     /// From now on, pins contents with this text as invalid messages.
     pub fn spoil(&self, text: &'static str) {
         self.lock().spoilt = Some(text);
@@ -333,6 +340,14 @@ impl FaultStore {
         Arc::new(next)
     }
 
+    /// Refuses a broker of several that does not own the shards.
+    fn check_owner(&self) -> Result<(), StoreError> {
+        match self.member.as_ref().is_some_and(|member| !member.is_owner()) {
+            true => Err(StoreError::Fenced { held: 0, current: 0 }),
+            false => Ok(()),
+        }
+    }
+
     fn carry_out(&self, submission: Submission) -> Result<(), StoreError> {
         let answer = Arc::new(Mutex::new(Ok(())));
         let completion = Arc::clone(&answer);
@@ -367,9 +382,7 @@ impl Store for FaultStore {
 
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError> {
         self.answers.wait().await?;
-        if self.member.as_ref().is_some_and(|member| !member.is_owner()) {
-            return Err(StoreError::Fenced { held: 0, current: 0 });
-        }
+        self.check_owner()?;
         let (fence, next) = self.image.acquire(shard).await?;
         let mut state = self.lock();
         let mut owed = 0;
@@ -388,6 +401,10 @@ impl Store for FaultStore {
     }
 
     fn reserve(&self, shard: Shard, bytes: u64, waker: &dyn Fn() -> Waker) -> Reserved {
+        let on_reserve = self.lock().on_reserve.take();
+        if let Some(on_reserve) = on_reserve {
+            on_reserve();
+        }
         let mut state = self.lock();
         let refusal = match state.room {
             Room::Open => {
@@ -461,6 +478,7 @@ impl Store for FaultStore {
 
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError> {
         self.answers.wait().await?;
+        self.check_owner()?;
         let fate = self.lock().amend_fates.pop_front();
         match fate.unwrap_or(Fate::Store) {
             Fate::Store => self.image.amend(expected, batch).await,
@@ -519,6 +537,9 @@ impl Store for FaultStore {
     }
 
     fn close(&self) -> Result<(), StoreError> {
+        if let Some(member) = &self.member {
+            member.leave();
+        }
         self.image.close()
     }
 }

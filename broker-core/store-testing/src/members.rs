@@ -2,7 +2,7 @@
 //! a lease ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use peeklock_store::registry::{Incarnation, Owner, View};
@@ -30,7 +30,10 @@ struct MemberState {
     name: Arc<str>,
     is_cut_off: bool,
     has_ended: bool,
+    is_replaced: bool,
+    lease: Option<Duration>,
     renewals: u64,
+    horizon: Option<SystemTime>,
 }
 
 impl Members {
@@ -64,6 +67,22 @@ impl Member {
     /// Ends the lease of this broker for the others, as if time had passed.
     pub fn end_lease(&self) {
         self.change(|member| member.has_ended = true);
+    }
+
+    /// From now on, the registry names this length for the leases of this broker.
+    pub fn name_lease(&self, lease: Duration) {
+        self.change(|member| member.lease = Some(lease));
+    }
+
+    /// From now on, another process has the name of this broker.
+    pub fn replace(&self) {
+        self.change(|member| member.is_replaced = true);
+    }
+
+    /// Gives the shards up, as an owner does that is closed.
+    pub(crate) fn leave(&self) {
+        let mut state = self.members.lock();
+        state.owner = state.owner.filter(|owner| *owner != self.number);
     }
 
     /// Number of renewals of this broker.
@@ -102,14 +121,23 @@ impl Member {
 
 #[async_trait]
 impl Registry for Member {
-    async fn renew(&self) -> Result<View, StoreError> {
+    fn lease(&self) -> Option<Duration> {
+        self.members.lock().members.get(self.number)?.lease
+    }
+
+    async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError> {
         self.reach().await;
         let mut state = self.members.lock();
         let owner = state.owner;
         if let Some(member) = state.members.get_mut(self.number) {
+            if member.is_replaced {
+                return Err(StoreError::Fenced { held: 0, current: 0 });
+            }
             member.renewals += 1;
             member.has_ended = false;
+            member.horizon = horizon.or(member.horizon);
         }
+        let horizon = state.members.iter().filter_map(|member| member.horizon).max();
         let owner = match owner {
             None => Owner::Nobody,
             Some(owner) if owner == self.number => Owner::This,
@@ -122,7 +150,7 @@ impl Registry for Member {
                 }
             }
         };
-        Ok(View { now: SystemTime::now(), owner })
+        Ok(View { now: SystemTime::now(), horizon, owner })
     }
 
     async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {

@@ -18,11 +18,14 @@ use peeklock_store::{
 };
 
 mod amend;
+mod brokers;
 mod content;
 mod fork;
 mod order;
 mod records;
 mod room;
+
+pub use brokers::Brokers;
 
 /// Maximum time of a store for one batch.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn Store>;
 /// Closes a store and opens it again with its data.
 pub type Reopen<'a> = &'a dyn Fn(Arc<dyn Store>) -> Arc<dyn Store>;
+/// Joins two brokers over an empty store.
+pub type Join<'a> = &'a dyn Fn() -> Brokers<'a>;
 
 /// One requirement of a store.
 pub struct Scenario {
@@ -65,14 +70,23 @@ pub fn scenarios() -> Vec<Scenario> {
 #[must_use]
 pub fn failures(make: Make<'_>, reopen: Option<Reopen<'_>>) -> Vec<&'static str> {
     let subject = Subject { make, reopen };
-    scenarios()
-        .into_iter()
-        .filter(|scenario| {
-            let run = std::panic::AssertUnwindSafe(|| (scenario.run)(&subject));
-            std::panic::catch_unwind(run).is_err()
-        })
+    let scenarios = scenarios().into_iter();
+    scenarios
+        .filter(|scenario| panics(|| (scenario.run)(&subject)))
         .map(|scenario| scenario.name)
         .collect()
+}
+
+/// Runs the scenarios of several brokers, each on its own store. Returns the names of the failed
+/// ones.
+#[must_use]
+pub fn failures_of_brokers(join: Join<'_>) -> Vec<&'static str> {
+    let scenarios = brokers::SCENARIOS.iter();
+    scenarios.filter(|(_, run)| panics(|| run(&join()))).map(|(name, _)| *name).collect()
+}
+
+fn panics(run: impl FnOnce()) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
 }
 
 impl Subject<'_> {

@@ -172,8 +172,9 @@ pub trait Store: Send + Sync {
     /// store with a [registry](Store::registry) does this for the broker that owns its shards only.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if another broker owns the shard. Others if it cannot be owned. After `Unavailable` the epoch may have been raised, and batches
-    /// of the previous owner may still be stored.
+    /// [`StoreError::Fenced`] if another broker owns the shard. Others if it cannot be owned. After
+    /// `Unavailable` the epoch may have been raised, and batches of the previous owner may still be
+    /// stored.
     async fn acquire(&self, shard: Shard) -> Result<(Fence, BatchId), StoreError>;
 
     /// Reserves `bytes` for a later batch, or returns the reason for a refusal. The batch that uses
@@ -207,7 +208,8 @@ pub trait Store: Send + Sync {
     /// have no contents.
     ///
     /// # Errors
-    /// If the store has failed. The batch may be stored nevertheless: the caller reads its keys.
+    /// [`StoreError::Fenced`] if another broker owns the shards. Others if the store has failed: the
+    /// batch may be stored nevertheless, so the caller reads its keys.
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError>;
 
     /// Appends to `contents` a pinned reference to the content of each key. It stays readable after

@@ -9,8 +9,9 @@ use peeklock_core::clock::{ManualClock, boot_time};
 use peeklock_core::cluster::ownership::LeaseTimes;
 use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::description::QueueUpdate;
+use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
+use peeklock_core::management::{Management, Page};
 use peeklock_core::message::Message;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_store_testing::{FaultStore, Member};
@@ -117,10 +118,13 @@ async fn suspended_broker_answers_nothing() {
     let describing = tokio::spawn(async move { describer.describe_queue("queue").await });
     let creating =
         tokio::spawn(async move { creator.create_queue("queue", QueueUpdate::default()).await });
+    let access = broker.full_access();
+    let paths = Management::Paths(EntityKind::Queue, Page { skip: 0, top: None });
+    let listing = tokio::spawn(async move { access.manage("", paths).await });
     let since = boot_time();
     until(|| boot_time() > since.plus(TimeSpan::from_ms(200))).await;
     assert!(!receiving.is_finished() && !sending.is_finished());
-    assert!(!describing.is_finished() && !creating.is_finished());
+    assert!(!describing.is_finished() && !creating.is_finished() && !listing.is_finished());
     member.cut_off(false);
     let Ok(Outcome::Received(messages)) = receiving.await.unwrap() else {
         panic!("the receive is not answered")
@@ -128,8 +132,40 @@ async fn suspended_broker_answers_nothing() {
     assert_eq!(messages.len(), 1);
     sending.await.unwrap().unwrap();
     describing.await.unwrap().unwrap();
+    listing.await.unwrap().unwrap();
     assert!(creating.await.unwrap().is_err(), "it exists");
     assert!(broker.failure().is_none() && member.is_owner());
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// CLU-17, CLU-18: results of a turn in which the lease ends leave only after the next renewal. The
+/// process may have been stopped there.
+#[tokio::test]
+async fn results_of_a_turn_wait_for_the_lease() {
+    let (store, member) = Place::new().0.join("only");
+    let builder = Broker::builder().store(Arc::clone(&store) as Arc<_>).arbiters(1);
+    let broker = builder.lease(SHORT).start().await.unwrap();
+    broker.create_queue("queue", QueueUpdate::default()).await.unwrap();
+    send(&broker).await.unwrap();
+    let (cut, turning) = (Arc::clone(&member), broker.clone());
+    store.on_reserve(move || {
+        cut.cut_off(true);
+        while !turning.is_suspended() {
+            std::thread::yield_now();
+        }
+    });
+    let message = broker.inbound(Message::new("text".to_owned()));
+    let commands = vec![under_lock(1, TimeSpan::ZERO), Command::Send { message }];
+    let entity = broker.entity("queue").unwrap();
+    let answers = tokio::spawn(async move { entity.call_many(commands).await });
+    until(|| broker.is_suspended()).await;
+    let since = boot_time();
+    until(|| boot_time() > since.plus(TimeSpan::from_ms(200))).await;
+    assert!(!answers.is_finished());
+    member.cut_off(false);
+    for answer in answers.await.unwrap() {
+        answer.unwrap();
+    }
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
@@ -173,4 +209,72 @@ async fn suspended_broker_stops() {
     };
     broker.stop(Duration::ZERO).await.ok();
     assert!(waiting.await.unwrap().is_err());
+}
+
+/// CLU-15: the clock of a new owner begins after every instant of the past owner, whose clock was
+/// ahead.
+#[tokio::test]
+async fn clock_of_a_new_owner_begins_after_the_past_one() {
+    let place = Place::new();
+    let (store, member) = place.0.join("first");
+    let ahead = Timestamp::from_unix_ms(2_200_000_000_000);
+    let clock = Arc::new(ManualClock::at(ahead));
+    let builder = Broker::builder().store(store).arbiters(1).lease(LONG);
+    let past = builder.clock(Arc::clone(&clock) as Arc<_>).start().await.unwrap();
+    let seen = member.renewals();
+    until(|| member.renewals() > seen + 1).await;
+    member.cut_off(true);
+    clock.advance(TimeSpan::from_minutes(9));
+    member.end_lease();
+    let (_, starting) = place.join("second", SHORT);
+    let broker = starting.await.unwrap();
+    assert!(broker.now() >= past.now(), "{} is before {}", broker.now(), past.now());
+    broker.stop(Duration::ZERO).await.unwrap();
+    past.abandon();
+}
+
+/// CLU-15: a broker that stops leaves its last instant, not the latest one that it could have given.
+#[tokio::test]
+async fn clock_of_a_new_owner_begins_with_the_last_instant() {
+    let place = Place::new();
+    let (store, member) = place.0.join("first");
+    let ahead = Timestamp::from_unix_ms(2_200_000_000_000);
+    let clock = Arc::new(ManualClock::at(ahead));
+    let builder = Broker::builder().store(store).arbiters(1).lease(LONG);
+    let past = builder.clock(clock as Arc<_>).start().await.unwrap();
+    let seen = member.renewals();
+    until(|| member.renewals() > seen + 1).await;
+    past.stop(Duration::ZERO).await.unwrap();
+    let (_, starting) = place.join("second", SHORT);
+    let broker = starting.await.unwrap();
+    let error = broker.now().since(ahead);
+    assert!(broker.now() >= ahead && error < TimeSpan::from_minutes(5), "{error}");
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// CLU-17, CLU-18: a broker ends if another process has its name, since it never renews again.
+#[tokio::test]
+async fn broker_without_its_name_ends() {
+    let (member, started) = Place::new().join("only", SHORT);
+    let broker = started.await.unwrap();
+    broker.create_queue("queue", QueueUpdate::default()).await.unwrap();
+    member.replace();
+    broker.failed().await;
+    let refused = send(&broker).await.unwrap_err();
+    assert!(refused.retryable(), "{refused}");
+    broker.stop(Duration::ZERO).await.ok();
+}
+
+/// CLU-16: a broker that counts on longer or shorter leases than the registry gives does not start.
+#[tokio::test]
+async fn leases_of_another_length_are_refused() {
+    for (lease, is_right) in [(700, true), (699, false), (3_000, false)] {
+        let (store, member) = Place::new().0.join("only");
+        member.name_lease(Duration::from_millis(lease));
+        let started = Broker::builder().store(store).arbiters(1).lease(SHORT).start().await;
+        assert_eq!(started.is_ok(), is_right, "{lease}");
+        if let Ok(broker) = started {
+            broker.stop(Duration::ZERO).await.unwrap();
+        }
+    }
 }

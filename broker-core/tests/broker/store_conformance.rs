@@ -46,6 +46,24 @@ fn fault_store_keeps_the_contract() {
     }
 }
 
+/// CLU-07, CLU-16: it keeps the contract of a store that several brokers use.
+#[test]
+fn fault_store_keeps_the_contract_for_several_brokers() {
+    let join = || {
+        let place = FaultStore::at_once(2, u64::MAX);
+        let (first, one) = place.join("first");
+        let (second, other) = place.join("second");
+        let members = [one, other];
+        let stores: Vec<Arc<dyn Store>> = vec![first, second];
+        store_conformance::Brokers {
+            stores,
+            end_lease: Box::new(move |at| members[at].end_lease()),
+        }
+    };
+    let failures = store_conformance::failures_of_brokers(&join);
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
 /// Stores in memory can be forked, so that the scenarios of forks prove something. Stores on disk
 /// cannot.
 #[test]

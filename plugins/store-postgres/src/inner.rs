@@ -237,7 +237,7 @@ impl Inner {
         expected: &[(Vec<u8>, Option<Vec<u8>>)],
         batch: &Batch,
     ) -> Result<bool, StoreError> {
-        const AMEND: &str = "SELECT amend($1, $2, $3, $4, $5, $6, $7)";
+        const AMEND: &str = "SELECT amend($1, $2, $3, $4, $5, $6, $7, $8)";
         let mut changes: BTreeMap<&[u8], Option<&[u8]>> = BTreeMap::new();
         let mut prefixes: Vec<&[u8]> = Vec::new();
         for record in batch.records() {
@@ -260,8 +260,8 @@ impl Inner {
             changes.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
         let ends: Vec<Option<Vec<u8>>> = prefixes.iter().map(|one| end_of_prefix(one)).collect();
         let connection = self.connection(&self.keeper).await;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-            [&keys, &values, &put, &put_values, &gone, &prefixes, &ends];
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+            [&self.owner, &keys, &values, &put, &put_values, &gone, &prefixes, &ends];
         let row = connection.client.query_one(AMEND, &parameters).await;
         let row = row.map_err(|error| {
             connection.note_error(&error);
@@ -270,7 +270,7 @@ impl Inner {
         if connection.is_spoiled() {
             return Err(StoreError::Unavailable("no standby has confirmed the change".into()));
         }
-        Ok(row.get(0))
+        row.get::<_, Option<bool>>(0).ok_or(StoreError::Fenced { held: 0, current: 0 })
     }
 
     /// Which of these keys in shared spaces have records.

@@ -80,14 +80,9 @@ pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>
 pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let view = inner.leases.renew().await;
         let is_late = Instant::now() >= deadline;
-        match view.map(|view| view.owner) {
+        match take_if_free(&inner.leases).await {
             Ok(Owner::This) => break,
-            Ok(Owner::Nobody) => inner.leases.take(None).await?,
-            Ok(Owner::Other { incarnation, has_ended: true, .. }) => {
-                inner.leases.take(Some(incarnation)).await?;
-            }
             Ok(Owner::Other { name, .. }) if is_late => {
                 let text = format!(
                     "the broker `{name}` uses the database; stop it, or give this one another \
@@ -96,7 +91,7 @@ pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
                 return Err(StoreError::Failed(text.into()));
             }
             Err(error) if is_late => return Err(error),
-            Ok(Owner::Other { .. }) | Err(_) => tokio::time::sleep(PAUSE).await,
+            Ok(Owner::Other { .. } | Owner::Nobody) | Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
     inner.is_alone.store(true, Ordering::Release);
@@ -106,7 +101,7 @@ pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
             tokio::time::sleep(RENEW_EVERY).await;
             let inner = renewed.upgrade().filter(|inner| !inner.is_closing());
             let Some(inner) = inner else { return };
-            if let Err(error) = inner.leases.renew().await {
+            if let Err(error) = inner.leases.renew(None).await {
                 tracing::debug!(%error, "the lease is renewed later");
             }
         }
@@ -114,15 +109,30 @@ pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Loads all shards and starts their writers, at the first call. This process must own the shards;
-/// if the loading fails, the store is of no use.
-pub async fn load_once(inner: &Arc<Inner>) -> Result<(), StoreError> {
-    inner.loaded.get_or_init(|| load_all(inner)).await.clone()
+/// Renews the lease of this process, and takes the shards if they are free. Returns their owner.
+async fn take_if_free(leases: &Leases) -> Result<Owner, StoreError> {
+    let owner = leases.renew(None).await?.owner;
+    let from = match owner {
+        Owner::Nobody => None,
+        Owner::Other { incarnation, has_ended: true, .. } => Some(incarnation),
+        Owner::This | Owner::Other { .. } => return Ok(owner),
+    };
+    leases.take(from).await?;
+    Ok(leases.renew(None).await?.owner)
 }
 
-async fn load_all(inner: &Arc<Inner>) -> Result<(), StoreError> {
-    let connection = connect(&inner.keeper).await?;
-    raise_when_free(&connection, inner).await?;
+/// Loads all shards and starts their writers, at the first call. This process must own the shards;
+/// if it does not, nothing is loaded. If the loading fails, the store is of no use.
+pub async fn load_once(inner: &Arc<Inner>) -> Result<(), StoreError> {
+    let loaded = inner.loaded.get_or_try_init(|| async {
+        let connection = connect(&inner.keeper).await?;
+        raise_when_free(&connection, inner).await?;
+        Ok(load_all(inner, connection).await)
+    });
+    loaded.await?.clone()
+}
+
+async fn load_all(inner: &Arc<Inner>, connection: Arc<Connection>) -> Result<(), StoreError> {
     let lasts = load(&connection, &inner.shards, inner.leaf_bytes).await?;
     // A commit of this broker after the reading: so nothing rests on rows that only a dying primary
     // had (CLU-08).

@@ -1,17 +1,21 @@
 //! The registry of brokers in the tables `brokers` and `shards`: leases, and takeovers of all shards
 //! (CLU-07, CLU-16).
 //!
-//! The server compares leases by its own clock. Every owner of shards has a lease; one broker owns
-//! all shards. A takeover raises all epochs in one statement, which waits for appends that have
-//! begun. So nothing of the past owner is stored after it.
+//! The server compares leases by its own clock. Each lease has the length that its own broker gives
+//! it. Every owner of shards has a lease; one broker owns all shards. A takeover first locks the
+//! lease of the past owner, then raises all epochs, which waits for appends that have begun. So
+//! after it, the past owner renews nothing and nothing of it is stored.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use peeklock_store::StoreError;
 use peeklock_store::registry::{Incarnation, Owner, Registry, View};
 use tokio::runtime::Handle;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::fault::{opening_error, store_error};
 use crate::session::{Connection, Connector, Session};
@@ -29,42 +33,41 @@ pub struct Leases {
 }
 
 struct BrokerLease {
-    session: Session,
+    /// A takeover may wait for locks, and renewals go on meanwhile.
+    renewals: Session,
+    takeovers: Session,
     name: String,
     owner: i64,
     lease: Duration,
+    /// Whether this broker has had a lease.
+    has_entered: AtomicBool,
 }
 
 /// Renews the lease, or enters the broker, and reads who owns the shards. Parameters: name and
-/// number of the broker, and the length of a lease in milliseconds. A name belongs to its last
-/// process until the lease of that process is over.
-const RENEW: &str = "
-    WITH entered AS (
-        INSERT INTO brokers AS b (name, incarnation, renewed) VALUES ($1, $2, clock_timestamp())
-        ON CONFLICT (name) DO UPDATE SET incarnation = $2, renewed = clock_timestamp()
-        WHERE b.incarnation = $2 OR b.renewed < clock_timestamp() - $3 * interval '1 ms'
-        RETURNING 1)
-    SELECT EXISTS (SELECT 1 FROM entered),
-        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, s.owner, b.name,
-        coalesce(b.renewed < clock_timestamp() - $3 * interval '1 ms', true)
-    FROM shards s LEFT JOIN brokers b ON b.incarnation = s.owner WHERE s.shard = 0";
+/// number of the broker, whether it may enter, the length of its lease in milliseconds, and its
+/// horizon in microseconds. A name belongs to its last process until the lease of that process is
+/// over.
+const RENEW: &str = "SELECT * FROM renew($1, $2, $3, $4, $5)";
 
 /// Ends the sessions of an owner whose lease is over. A session that hangs within an append would
-/// delay the takeover. Parameters: number of the owner, length of a lease, name of its sessions.
+/// delay the takeover. Parameters: number of the owner, name of its sessions.
 const END_SESSIONS: &str = "
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-    WHERE application_name = $3 AND usename = current_user AND pid <> pg_backend_pid()
-    AND NOT EXISTS (SELECT 1 FROM brokers WHERE incarnation = $1
-        AND renewed >= clock_timestamp() - $2 * interval '1 ms')";
+    WHERE application_name = $2 AND usename = current_user AND pid <> pg_backend_pid()
+    AND NOT EXISTS (SELECT 1 FROM brokers WHERE incarnation = $1 AND ends > clock_timestamp())";
 
 /// Takes all shards from an owner whose lease is over. Parameters: numbers of the new and the past
-/// owner, length of a lease.
-const TAKE: &str = "
-    UPDATE shards SET owner = $1, epoch = epoch + 1, since = clock_timestamp() WHERE owner = $2
-    AND NOT EXISTS (SELECT 1 FROM brokers WHERE incarnation = $2
-        AND renewed >= clock_timestamp() - $3 * interval '1 ms')";
+/// owner.
+const TAKE: &str = "SELECT take_shards($1, $2)";
 
-const LEAVE: &str = "UPDATE brokers SET renewed = '-infinity' WHERE incarnation = $1";
+/// Gives all shards up, and then the name. Each is a transaction of its own.
+const LEAVE: [&str; 2] = [
+    "UPDATE shards SET owner = 0 WHERE owner = $1",
+    "UPDATE brokers SET ends = clock_timestamp() WHERE incarnation = $1",
+];
+
+/// Part of a lease after which a renewal without an answer is given up, with its connection.
+const RENEWALS_PER_LEASE: u32 = 3;
 
 impl Leases {
     pub fn new(
@@ -73,17 +76,23 @@ impl Leases {
         (owner, lease): (i64, Duration),
         runtime: &Handle,
     ) -> Self {
-        let (session, name) = (Session::new(connector), name.to_owned());
-        let broker = Arc::new(BrokerLease { session, name, owner, lease });
+        let broker = Arc::new(BrokerLease {
+            renewals: Session::new(connector),
+            takeovers: Session::new(connector),
+            name: name.to_owned(),
+            owner,
+            lease,
+            has_entered: AtomicBool::new(false),
+        });
         Self { broker, runtime: runtime.clone() }
     }
 
-    /// Ends the lease. A lease that cannot be ended is over after its time.
+    /// Gives the shards and the name up. A lease that cannot be ended is over after its time.
     pub async fn leave(&self) {
         if let Err(error) = self.broker.leave().await {
             tracing::debug!(%error, "the lease is over after its time");
         }
-        self.broker.session.close().await;
+        self.broker.renewals.close().await;
     }
 
     /// Runs a call on the runtime of the store, also without the caller.
@@ -98,42 +107,44 @@ impl Leases {
 
 #[async_trait]
 impl Registry for Leases {
-    async fn renew(&self) -> Result<View, StoreError> {
+    fn lease(&self) -> Option<Duration> {
+        Some(self.broker.lease)
+    }
+
+    async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError> {
         let broker = Arc::clone(&self.broker);
-        self.run(async move { broker.renew().await }).await
+        self.run(async move { broker.renew(horizon).await }).await
     }
 
     async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
         let broker = Arc::clone(&self.broker);
-        self.run(async move { broker.take(from).await }).await
+        self.run(async move {
+            let taken = broker.take(from).await;
+            broker.takeovers.close().await;
+            taken
+        })
+        .await
     }
 }
 
 impl BrokerLease {
-    /// Length of a lease in milliseconds.
-    fn lease_ms(&self) -> f64 {
-        self.lease.as_secs_f64() * 1_000.0
-    }
-
-    async fn connection(&self) -> Result<Arc<Connection>, StoreError> {
-        self.session.get().await.map_err(|error| StoreError::Unavailable(error.to_string().into()))
-    }
-
     async fn leave(&self) -> Result<(), StoreError> {
-        let connection = self.connection().await?;
-        let left = connection.client.execute(LEAVE, &[&self.owner]).await;
-        left.map(drop).map_err(|error| store_error(&error))
+        let connection = connection(&self.renewals).await?;
+        for statement in LEAVE {
+            let left = connection.client.execute(statement, &[&self.owner]).await;
+            left.map_err(|error| store_error(&error))?;
+        }
+        Ok(())
     }
 
-    async fn renew(&self) -> Result<View, StoreError> {
-        let connection = self.connection().await?;
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&self.name, &self.owner, &self.lease_ms()];
-        let row = connection.client.query_one(RENEW, &parameters).await.map_err(|error| {
-            connection.note_error(&error);
-            opening_error(&error)
-        })?;
+    async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError> {
+        let connection = connection(&self.renewals).await?;
+        let row = self.ask_for_renewal(&connection, horizon).await?;
+        let has_entered = self.has_entered.load(Ordering::Acquire);
         if !row.get::<_, bool>(0) {
+            if has_entered {
+                return Err(StoreError::Fenced { held: 0, current: 0 });
+            }
             let text = format!(
                 "another broker with the name `{}` uses the database; give each broker its own \
                  `cluster.name`",
@@ -144,22 +155,50 @@ impl BrokerLease {
         if connection.is_spoiled() {
             return Err(StoreError::Unavailable("no standby has confirmed the renewal".into()));
         }
-        let now = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
-        let now: SystemTime = UNIX_EPOCH + Duration::from_micros(now);
-        let owner = match row.get::<_, i64>(2) {
+        self.has_entered.store(true, Ordering::Release);
+        let owner = match row.get::<_, Option<i64>>(3).unwrap_or(0) {
             0 => Owner::Nobody,
             owner if owner == self.owner => Owner::This,
             owner => Owner::Other {
                 incarnation: Incarnation(owner.cast_unsigned()),
-                name: row.get::<_, Option<&str>>(3).unwrap_or("unknown").into(),
-                has_ended: row.get(4),
+                name: row.get::<_, Option<&str>>(4).unwrap_or("unknown").into(),
+                has_ended: row.get(5),
             },
         };
-        Ok(View { now, owner })
+        let horizon = row.get::<_, Option<i64>>(2).map(wall_time);
+        Ok(View { now: wall_time(row.get(1)), horizon, owner })
+    }
+
+    async fn ask_for_renewal(
+        &self,
+        connection: &Connection,
+        horizon: Option<SystemTime>,
+    ) -> Result<Row, StoreError> {
+        let may_enter = !self.has_entered.load(Ordering::Acquire);
+        let lease_ms = self.lease.as_secs_f64() * 1_000.0;
+        let horizon = horizon.map(microseconds);
+        let parameters: [&(dyn ToSql + Sync); 5] =
+            [&self.name, &self.owner, &may_enter, &lease_ms, &horizon];
+        let asked = async {
+            let statement = connection.prepared(RENEW).await?;
+            connection.client.query_one(&statement, &parameters).await
+        };
+        match tokio::time::timeout(self.lease / RENEWALS_PER_LEASE, asked).await {
+            Ok(Ok(row)) => Ok(row),
+            Ok(Err(error)) => {
+                connection.note_error(&error);
+                Err(opening_error(&error))
+            }
+            Err(_) => {
+                // The next renewal makes a new connection, to another server if this one is gone.
+                connection.give_up();
+                Err(StoreError::Unavailable("the database does not answer in time".into()))
+            }
+        }
     }
 
     async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
-        let connection = self.connection().await?;
+        let connection = connection(&self.takeovers).await?;
         let failed = |error: tokio_postgres::Error| {
             connection.note_error(&error);
             store_error(&error)
@@ -167,18 +206,27 @@ impl BrokerLease {
         let past = from.map_or(0, |from| from.0.cast_signed());
         if past != 0 {
             let sessions = application_name(past);
-            let ended = connection
-                .client
-                .query_one(END_SESSIONS, &[&past, &self.lease_ms(), &sessions])
-                .await
-                .map_err(failed)?;
-            let count = ended.get::<_, i64>(0);
+            let ended = connection.client.query_one(END_SESSIONS, &[&past, &sessions]).await;
+            let count = ended.map_err(failed)?.get::<_, i64>(0);
             if count > 0 {
                 tracing::info!(count, "sessions of the past owner are ended");
             }
         }
-        let lease = self.lease_ms();
-        connection.client.execute(TAKE, &[&self.owner, &past, &lease]).await.map_err(failed)?;
+        connection.client.execute(TAKE, &[&self.owner, &past]).await.map_err(failed)?;
         Ok(())
     }
+}
+
+async fn connection(session: &Session) -> Result<Arc<Connection>, StoreError> {
+    session.get().await.map_err(|error| StoreError::Unavailable(error.to_string().into()))
+}
+
+fn wall_time(microseconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
+}
+
+/// Rounded up: a horizon is not left out.
+fn microseconds(time: SystemTime) -> i64 {
+    let nanos = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    i64::try_from(nanos.div_ceil(1_000)).unwrap_or(i64::MAX)
 }

@@ -29,7 +29,8 @@ CREATE TABLE IF NOT EXISTS shards (
 CREATE TABLE IF NOT EXISTS brokers (
     name text PRIMARY KEY,
     incarnation bigint NOT NULL UNIQUE,
-    renewed timestamptz NOT NULL
+    ends timestamptz NOT NULL,
+    horizon bigint
 );
 CREATE TABLE IF NOT EXISTS shared (key bytea PRIMARY KEY, value bytea NOT NULL);
 CREATE TABLE IF NOT EXISTS removed (
@@ -58,13 +59,52 @@ BEGIN
     EXECUTE format('TRUNCATE %I', leaf);
     RETURN 'free';
 END $$;
+CREATE OR REPLACE FUNCTION renew(
+    of_name text, number bigint, may_enter boolean, lease_ms double precision,
+    last_instant bigint, OUT has_lease boolean, OUT now_us bigint, OUT latest bigint,
+    OUT owned_by bigint, OUT owner_name text, OUT is_over boolean
+) LANGUAGE plpgsql AS $$
+BEGIN
+    IF may_enter THEN
+        DELETE FROM brokers b WHERE b.ends < clock_timestamp() - interval '1 day'
+            AND NOT EXISTS (SELECT 1 FROM shards s WHERE s.owner = b.incarnation);
+    END IF;
+    INSERT INTO brokers AS b (name, incarnation, ends, horizon)
+        VALUES (of_name, number, clock_timestamp() + lease_ms * interval '1 ms', last_instant)
+        ON CONFLICT (name) DO UPDATE SET incarnation = number,
+            ends = clock_timestamp() + lease_ms * interval '1 ms',
+            horizon = CASE WHEN b.incarnation = number THEN coalesce(last_instant, b.horizon)
+                ELSE greatest(last_instant, b.horizon) END
+        WHERE b.incarnation = number OR (may_enter AND b.ends <= clock_timestamp());
+    has_lease := FOUND;
+    -- The row above is locked. A takeover from this broker was committed before and is seen, or
+    -- waits for the row and sees this renewal.
+    SELECT s.owner, b.name, coalesce(b.ends <= clock_timestamp(), true)
+        INTO owned_by, owner_name, is_over
+        FROM shards s LEFT JOIN brokers b ON b.incarnation = s.owner WHERE s.shard = 0;
+    SELECT max(b.horizon) INTO latest FROM brokers b;
+    now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END $$;
+CREATE OR REPLACE FUNCTION take_shards(number bigint, past bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE past_ends timestamptz;
+BEGIN
+    -- Waits for a renewal that has begun. None follows until the commit.
+    SELECT b.ends INTO past_ends FROM brokers b WHERE b.incarnation = past FOR UPDATE;
+    IF past_ends > clock_timestamp() THEN RETURN; END IF;
+    UPDATE shards SET owner = number, epoch = epoch + 1, since = clock_timestamp()
+        WHERE owner = past;
+END $$;
 CREATE OR REPLACE FUNCTION amend(
-    expected bytea[], expected_values bytea[], put bytea[], put_values bytea[], gone bytea[],
+    held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[], gone bytea[],
     gone_from bytea[], gone_to bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     -- One amendment at a time: the next statements see the rows of the last one.
     PERFORM 1 FROM cluster FOR UPDATE;
+    -- A takeover waits for the commit.
+    PERFORM 1 FROM shards WHERE shard = 0 AND owner = held_by FOR SHARE;
+    IF NOT FOUND THEN RETURN NULL; END IF;
     IF EXISTS (
         SELECT 1 FROM unnest(expected, expected_values) AS e(key, value)
         LEFT JOIN shared s ON s.key = e.key WHERE s.value IS DISTINCT FROM e.value

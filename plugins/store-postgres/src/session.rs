@@ -91,10 +91,15 @@ impl Connection {
         self.is_spoiled.load(Ordering::Acquire)
     }
 
+    /// Has the session make a new connection.
+    pub fn give_up(&self) {
+        self.is_spoiled.store(true, Ordering::Release);
+    }
+
     /// Has the session make a new connection, unless the error leaves this one as it was.
     pub fn note_error(&self, error: &Error) {
         if !keeps_connection(error) {
-            self.is_spoiled.store(true, Ordering::Release);
+            self.give_up();
         }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) fate_here: Option<Fate>,
     /// Contents that contain this text are pinned as invalid messages.
     pub(super) spoilt: Option<&'static str>,
+    /// Called at the next reservation.
+    pub(super) on_reserve: Option<Box<dyn FnOnce() + Send>>,
     pub(super) ended: bool,
 }
 

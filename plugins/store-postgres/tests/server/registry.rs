@@ -1,14 +1,15 @@
 //! Leases and takeovers, as the keepers of brokers ask for them.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use peeklock_store::registry::{Owner as Owned, Registry};
-use peeklock_store::{Shard, Store, StoreError};
+use peeklock_store::{Store, StoreError};
 use peeklock_store_postgres::{PostgresConfig, PostgresStore};
-use peeklock_store_testing::block_on;
+use peeklock_store_testing::{block_on, store_conformance};
 
-use crate::owner::{Owner, count, key, outcome, put};
+use crate::owner::{Owner, count, key, outcome};
 use crate::support::{Server, schema_of};
 
 /// A broker that has joined.
@@ -19,8 +20,11 @@ struct Joined {
 
 impl Joined {
     fn new(config: &PostgresConfig, name: &str) -> Self {
-        // The server is asked whether leases are over; none ends by itself here.
-        let lease = Duration::from_secs(3_600);
+        // No lease ends by itself here.
+        Self::with_lease(config, name, Duration::from_secs(3_600))
+    }
+
+    fn with_lease(config: &PostgresConfig, name: &str, lease: Duration) -> Self {
         let config = PostgresConfig { broker_name: name.to_owned(), lease, ..config.clone() };
         let store = PostgresStore::open(&config).unwrap();
         let registry = store.registry().unwrap();
@@ -28,81 +32,131 @@ impl Joined {
     }
 
     fn owner(&self) -> Result<Owned, StoreError> {
-        block_on(self.registry.renew()).map(|view| view.owner)
+        block_on(self.registry.renew(None)).map(|view| view.owner)
     }
 
-    /// Takes the shards from the owner that it sees.
-    fn take(&self) {
+    /// Takes the shards from the owner that it sees. Returns whether it owns them then.
+    fn take(&self) -> bool {
         let from = match self.owner().unwrap() {
             Owned::Nobody => None,
             Owned::Other { incarnation, .. } => Some(incarnation),
             Owned::This => panic!("it owns the shards"),
         };
         block_on(self.registry.take(from)).unwrap();
+        self.owner().unwrap() == Owned::This
     }
 }
 
 /// Ends the lease of a broker, as time does.
 fn end_lease(server: &Server, config: &PostgresConfig, name: &str) {
     let schema = schema_of(config);
-    let past = format!("UPDATE {schema}.brokers SET renewed = '-infinity' WHERE name = '{name}'");
+    let past = format!("UPDATE {schema}.brokers SET ends = '-infinity' WHERE name = '{name}'");
     assert!(server.sql(&past));
 }
 
-/// CLU-07, CLU-16: a standby takes the shards when the lease of the owner is over, and not before.
-/// It has everything that was acknowledged, and the past owner stores nothing more and cannot take
-/// the shards back.
+/// CLU-07, CLU-15, CLU-16, CLU-18, CLU-19: the contract of a store that several brokers use.
 #[test]
-fn standby_takes_shards_after_the_lease() {
-    let server = Server::start("standby");
-    let config = server.empty_store();
-    let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
-    assert_eq!(first.owner().unwrap(), Owned::Nobody);
-    first.take();
-    assert_eq!(first.owner().unwrap(), Owned::This);
-    let mut owner = Owner::of(&first.store, 0);
-    owner.put(&key(7, 1), b"stored");
-    second.take();
-    let Owned::Other { name, has_ended, .. } = second.owner().unwrap() else {
-        panic!("the lease of the owner is in force")
+fn postgres_conforms_for_several_brokers() {
+    let server = Server::start("brokers");
+    let join = || {
+        let config = server.empty_store();
+        let names = ["first", "second"];
+        let stores = names.map(|name| Joined::new(&config, name).store as Arc<dyn Store>);
+        let server = &server;
+        store_conformance::Brokers {
+            stores: stores.into(),
+            end_lease: Box::new(move |at| end_lease(server, &config, names[at])),
+        }
     };
-    assert_eq!((&*name, has_ended), ("first", false));
-    let refused = block_on(second.store.acquire(Shard(0)));
-    assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
-
-    let third = Joined::new(&config, "third");
-    end_lease(&server, &config, "first");
-    third.take();
-    assert_eq!(third.owner().unwrap(), Owned::This);
-    let late = outcome(&owner.send(put(&key(7, 2), b"late")));
-    assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
-    assert!(block_on(first.store.acquire(Shard(0))).is_err(), "it takes nothing back");
-    let mut next = Owner::of(&third.store, 0);
-    assert_eq!(count(&*third.store, 7).unwrap(), 1);
-    next.put(&key(7, 3), b"stored");
-    // A closed store leaves its shards at once.
-    third.store.close().unwrap();
-    let fourth = Joined::new(&config, "fourth");
-    fourth.take();
-    assert_eq!(fourth.owner().unwrap(), Owned::This);
-    Owner::of(&fourth.store, 0);
-    assert_eq!(count(&*fourth.store, 7).unwrap(), 2);
+    let failures = store_conformance::failures_of_brokers(&join);
+    assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// CLU-16: of two brokers that take at once, one owns the shards.
+/// CLU-16: a lease has the length that its own broker gives it: one with shorter leases does not
+/// take the shards earlier.
 #[test]
-fn one_of_two_takeovers_succeeds() {
-    let server = Server::start("race");
+fn each_lease_has_the_length_of_its_broker() {
+    let server = Server::start("length");
     let config = server.empty_store();
-    let brokers = [Joined::new(&config, "first"), Joined::new(&config, "second")];
-    for broker in &brokers {
-        assert_eq!(broker.owner().unwrap(), Owned::Nobody);
+    let first = Joined::new(&config, "first");
+    let second = Joined::with_lease(&config, "second", Duration::from_secs(30));
+    assert_eq!((first.owner().unwrap(), second.owner().unwrap()), (Owned::Nobody, Owned::Nobody));
+    let longer = format!(
+        "SELECT name FROM {}.brokers WHERE ends > now() + interval '31 s'",
+        schema_of(&config)
+    );
+    assert_eq!(server.ask(&longer), "first");
+}
+
+/// CLU-16, CLU-17: a takeover and a renewal that the server has begun exclude each other: either the
+/// lease is renewed and the shards stay, or the renewal reports the new owner.
+#[test]
+fn takeover_and_renewal_exclude_each_other() {
+    let server = Server::start("exclude");
+    let config = server.empty_store();
+    let schema = schema_of(&config);
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    for takes_first in [false, true] {
+        let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
+        assert!(first.take());
+        assert!(matches!(second.owner(), Ok(Owned::Other { .. })));
+        end_lease(&server, &config, "first");
+        let number = |name| {
+            server.ask(&format!("SELECT incarnation FROM {schema}.brokers WHERE name = '{name}'"))
+        };
+        let (new, past) = (number("second"), number("first"));
+        // Both wait for the row of the lease, in this order.
+        let mut other = server.session();
+        other.run(&format!("BEGIN; UPDATE {schema}.brokers SET name = name WHERE name = 'first'"));
+        let mut taker = server.session();
+        let take = format!(
+            "SET search_path = {schema}; DO $$ BEGIN PERFORM take_shards({new}, {past}); END $$"
+        );
+        let registry = Arc::clone(&first.registry);
+        let renew = move || block_on(registry.renew(None));
+        let renewed = if takes_first {
+            taker.send(&take);
+            server.wait_for(waiting, "1");
+            let renewed = thread::spawn(renew);
+            server.wait_for(waiting, "2");
+            renewed
+        } else {
+            let renewed = thread::spawn(renew);
+            server.wait_for(waiting, "1");
+            taker.send(&take);
+            server.wait_for(waiting, "2");
+            renewed
+        };
+        other.run("ROLLBACK");
+        let view = renewed.join().unwrap().unwrap();
+        taker.run("SELECT 1 WHERE false");
+        let has_taken = second.owner().unwrap() == Owned::This;
+        assert_eq!((view.owner == Owned::This, has_taken), (!takes_first, takes_first));
+        first.store.close().unwrap();
+        second.store.close().unwrap();
     }
-    for broker in &brokers {
-        block_on(broker.registry.take(None)).unwrap();
+}
+
+/// CLU-16: renewals go on while a takeover waits.
+#[test]
+fn waiting_takeover_does_not_delay_renewals() {
+    let server = Server::start("renewals");
+    let config = server.empty_store();
+    let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
+    assert!(first.take());
+    let Owned::Other { incarnation, .. } = second.owner().unwrap() else { panic!("an owner") };
+    end_lease(&server, &config, "first");
+    let mut other = server.session();
+    other.run(&format!("BEGIN; SELECT 1 FROM {}.shards FOR SHARE", schema_of(&config)));
+    let taking = Arc::clone(&second.registry);
+    let taken = thread::spawn(move || block_on(taking.take(Some(incarnation))));
+    server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", "1");
+    for _ in 0..3 {
+        assert_ne!(second.owner().unwrap(), Owned::This);
     }
-    let owners = brokers.iter().filter(|broker| broker.owner().unwrap() == Owned::This);
-    assert_eq!(owners.count(), 1);
+    other.run("ROLLBACK");
+    taken.join().unwrap().unwrap();
+    assert_eq!(second.owner().unwrap(), Owned::This);
 }
 
 /// CLU-18: an append of the past owner that hangs in its session does not delay a takeover.
@@ -111,7 +165,7 @@ fn hanging_append_does_not_delay_a_takeover() {
     let server = Server::start("hang");
     let config = server.empty_store();
     let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
-    first.take();
+    assert!(first.take());
     let mut owner = Owner::of(&first.store, 0);
     owner.put(&key(7, 1), b"stored");
     let schema = schema_of(&config);
@@ -123,8 +177,7 @@ fn hanging_append_does_not_delay_a_takeover() {
     let waiting = owner.send(removal);
     server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", "1");
     end_lease(&server, &config, "first");
-    second.take();
-    assert_eq!(second.owner().unwrap(), Owned::This);
+    assert!(second.take());
     other.run("ROLLBACK");
     assert!(outcome(&waiting).is_err());
     assert_eq!(count(&*second.store, 7).map_err(drop), Err(()), "nothing is loaded yet");
@@ -132,16 +185,22 @@ fn hanging_append_does_not_delay_a_takeover() {
     assert_eq!(count(&*second.store, 7).unwrap(), 1);
 }
 
-/// CLU-40: a name belongs to one live process.
+/// CLU-17, CLU-40: a name belongs to one live process. Another one gets it when its lease is over,
+/// and the first one never renews again.
 #[test]
-fn second_process_of_a_name_is_refused() {
+fn name_belongs_to_one_process() {
     let server = Server::start("name");
     let config = server.empty_store();
     let (first, second) = (Joined::new(&config, "one"), Joined::new(&config, "one"));
-    first.owner().unwrap();
+    assert!(first.take());
     let refused = second.owner().unwrap_err();
     assert!(!refused.is_unavailable() && refused.to_string().contains("`one`"), "{refused}");
     end_lease(&server, &config, "one");
-    second.owner().unwrap();
-    assert!(first.owner().is_err());
+    assert!(matches!(second.owner(), Ok(Owned::Other { has_ended: true, .. })));
+    let lost = first.owner();
+    assert!(matches!(lost, Err(StoreError::Fenced { .. })), "{lost:?}");
+    end_lease(&server, &config, "one");
+    let lost = first.owner();
+    assert!(matches!(lost, Err(StoreError::Fenced { .. })), "{lost:?}");
+    assert!(second.take());
 }
