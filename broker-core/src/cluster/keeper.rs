@@ -51,7 +51,7 @@ impl Keeper {
         times.validate().map_err(failed)?;
         if let Some(lease) = registry.lease().filter(|lease| *lease != times.lease.to_std()) {
             return Err(failed(format!(
-                "the store gives leases of {lease:?}, and the broker counts on {:?}; use one length",
+                "the store gives leases of {lease:?}, and the broker counts on {:?}; use one",
                 times.lease.to_std()
             )));
         }

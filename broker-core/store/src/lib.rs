@@ -208,8 +208,8 @@ pub trait Store: Send + Sync {
     /// have no contents.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if another broker owns the shards. Others if the store has failed: the
-    /// batch may be stored nevertheless, so the caller reads its keys.
+    /// [`StoreError::Fenced`] if another broker owns the shards. Others if the store has failed:
+    /// the batch may be stored nevertheless, so the caller reads its keys.
     async fn amend(&self, expected: &[Expectation], batch: Batch) -> Result<bool, StoreError>;
 
     /// Appends to `contents` a pinned reference to the content of each key. It stays readable after

@@ -12,8 +12,8 @@ use crate::StoreError;
 ///
 /// [`Store::close`](crate::Store::close) gives the shards up, so that another broker takes them at
 /// once. All methods may wait for the medium, within the time limit of the store. Liveness depends
-/// on leases, and safety on epochs alone: a broker that wrongly believes that it owns a shard stores
-/// nothing ([`StoreError::Fenced`]).
+/// on leases, and safety on epochs alone: a broker that wrongly believes that it owns a shard
+/// stores nothing ([`StoreError::Fenced`]).
 #[async_trait]
 pub trait Registry: Send + Sync {
     /// Time after a renewal until the lease of this broker is over for others. `None` if the
@@ -37,8 +37,8 @@ pub trait Registry: Send + Sync {
 
     /// Takes all shards over: raises their epochs, so that nothing of the previous owner is stored
     /// from now on. Does nothing if the owner is no longer `from`, or its lease is in force by the
-    /// clock of the registry. Ends appends of the previous owner that have begun, or waits for them.
-    /// The next [`View`] has the result, also after an error.
+    /// clock of the registry. Ends appends of the previous owner that have begun, or waits for
+    /// them. The next [`View`] has the result, also after an error.
     ///
     /// # Errors
     /// If the registry cannot be reached; then the shards may have been taken.

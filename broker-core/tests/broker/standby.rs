@@ -233,7 +233,8 @@ async fn clock_of_a_new_owner_begins_after_the_past_one() {
     past.abandon();
 }
 
-/// CLU-15: a broker that stops leaves its last instant, not the latest one that it could have given.
+/// CLU-15: a broker that stops leaves its last instant, not the latest one that it could have
+/// given.
 #[tokio::test]
 async fn clock_of_a_new_owner_begins_with_the_last_instant() {
     let place = Place::new();

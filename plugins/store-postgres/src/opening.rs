@@ -75,8 +75,8 @@ pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>
     }))
 }
 
-/// Owns the shards of a store that no keeper keeps: waits for the end of the last owner's lease, and
-/// renews the lease of this process until the store is closed.
+/// Owns the shards of a store that no keeper keeps: waits for the end of the last owner's lease,
+/// and renews the lease of this process until the store is closed.
 pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,5 +1,5 @@
-//! The registry of brokers in the tables `brokers` and `shards`: leases, and takeovers of all shards
-//! (CLU-07, CLU-16).
+//! The registry of brokers in the tables `brokers` and `shards`: leases, and takeovers of all
+//! shards (CLU-07, CLU-16).
 //!
 //! The server compares leases by its own clock. Each lease has the length that its own broker gives
 //! it. Every owner of shards has a lease; one broker owns all shards. A takeover first locks the

@@ -96,8 +96,8 @@ BEGIN
         WHERE owner = past;
 END $$;
 CREATE OR REPLACE FUNCTION amend(
-    held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[], gone bytea[],
-    gone_from bytea[], gone_to bytea[]
+    held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[],
+    gone bytea[], gone_from bytea[], gone_to bytea[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     -- One amendment at a time: the next statements see the rows of the last one.

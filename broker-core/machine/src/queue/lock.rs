@@ -10,7 +10,7 @@ use crate::ids::{LockToken, ReceiverId, SequenceNumber};
 use crate::lock_table::Lock;
 use crate::path::SubQueue;
 use crate::slot::{LockIndex, Slot};
-use crate::time::Timestamp;
+use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, StepOutput};
 
 /// A lock that was looked up and is in force, so its owner may settle.
@@ -25,6 +25,14 @@ pub(crate) struct LockInForce {
 }
 
 impl Queue {
+    /// Lets all locks in force, also those of sessions, end later by the same time.
+    pub(super) fn prolong_all_locks(&mut self, span: TimeSpan) {
+        self.locks.prolong(span);
+        if let Some(sessions) = &mut self.sessions {
+            sessions.prolong(span);
+        }
+    }
+
     /// Locks a message for LockDuration with a fresh token (SET-15).
     pub(super) fn lock(
         &mut self,

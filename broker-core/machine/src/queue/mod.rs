@@ -461,10 +461,7 @@ impl Machine for Queue {
     }
 
     fn prolong_locks(&mut self, span: TimeSpan) {
-        self.locks.prolong(span);
-        if let Some(sessions) = &mut self.sessions {
-            sessions.prolong(span);
-        }
+        self.prolong_all_locks(span);
     }
 
     fn serve(&mut self, ctx: &mut Ctx<'_>, step: &mut StepOutput) {

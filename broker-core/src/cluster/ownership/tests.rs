@@ -265,8 +265,8 @@ fn started(seed: u64, faults: Faults) -> World {
     world
 }
 
-/// CLU-07, CLU-16 to 18: with lost and late mail, pauses, stops and drifting clocks, no broker works
-/// that is not the owner; and when the faults are over, a broker works within a bound.
+/// CLU-07, CLU-16, CLU-17, CLU-18: with lost and late mail, pauses, stops and drifting clocks, no
+/// broker works that is not the owner; and when the faults are over, a broker works within a bound.
 #[test]
 fn only_the_owner_works() {
     let mut takes = 0;

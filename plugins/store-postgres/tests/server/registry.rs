@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use peeklock_store::registry::{Owner as Owned, Registry};
+use peeklock_store::registry::{Incarnation, Owner as Owned, Registry};
 use peeklock_store::{Store, StoreError};
 use peeklock_store_postgres::{PostgresConfig, PostgresStore};
 use peeklock_store_testing::{block_on, store_conformance};
@@ -44,6 +44,37 @@ impl Joined {
         };
         block_on(self.registry.take(from)).unwrap();
         self.owner().unwrap() == Owned::This
+    }
+}
+
+/// Number of sessions that wait for a lock.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+/// Two brokers. The first one owns the shards, and its lease is over.
+struct Contested {
+    first: Joined,
+    second: Joined,
+    /// The numbers of the second and of the first broker.
+    numbers: String,
+    server: Server,
+}
+
+impl Contested {
+    /// Sessions of the server find the tables without the name of the schema.
+    fn new(name: &str) -> Self {
+        let server = Server::start(name);
+        let config = server.empty_store();
+        let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
+        assert!(first.take());
+        assert!(matches!(second.owner(), Ok(Owned::Other { .. })));
+        end_lease(&server, &config, "first");
+        let schema = schema_of(&config);
+        assert!(server.sql(&format!("ALTER ROLE peeklock SET search_path = {schema}")));
+        let number = |name: &str| {
+            server.ask(&format!("SELECT incarnation FROM {schema}.brokers WHERE name = '{name}'"))
+        };
+        let numbers = format!("{}, {}", number("second"), number("first"));
+        Self { first, second, numbers, server }
     }
 }
 
@@ -88,75 +119,56 @@ fn each_lease_has_the_length_of_its_broker() {
     assert_eq!(server.ask(&longer), "first");
 }
 
-/// CLU-16, CLU-17: a takeover and a renewal that the server has begun exclude each other: either the
-/// lease is renewed and the shards stay, or the renewal reports the new owner.
+/// CLU-16, CLU-17: a renewal waits for a takeover that the server has begun, and reports the new
+/// owner.
 #[test]
-fn takeover_and_renewal_exclude_each_other() {
-    let server = Server::start("exclude");
-    let config = server.empty_store();
-    let schema = schema_of(&config);
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    for takes_first in [false, true] {
-        let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
-        assert!(first.take());
-        assert!(matches!(second.owner(), Ok(Owned::Other { .. })));
-        end_lease(&server, &config, "first");
-        let number = |name| {
-            server.ask(&format!("SELECT incarnation FROM {schema}.brokers WHERE name = '{name}'"))
-        };
-        let (new, past) = (number("second"), number("first"));
-        // Both wait for the row of the lease, in this order.
-        let mut other = server.session();
-        other.run(&format!("BEGIN; UPDATE {schema}.brokers SET name = name WHERE name = 'first'"));
-        let mut taker = server.session();
-        let take = format!(
-            "SET search_path = {schema}; DO $$ BEGIN PERFORM take_shards({new}, {past}); END $$"
-        );
-        let registry = Arc::clone(&first.registry);
-        let renew = move || block_on(registry.renew(None));
-        let renewed = if takes_first {
-            taker.send(&take);
-            server.wait_for(waiting, "1");
-            let renewed = thread::spawn(renew);
-            server.wait_for(waiting, "2");
-            renewed
-        } else {
-            let renewed = thread::spawn(renew);
-            server.wait_for(waiting, "1");
-            taker.send(&take);
-            server.wait_for(waiting, "2");
-            renewed
-        };
-        other.run("ROLLBACK");
-        let view = renewed.join().unwrap().unwrap();
-        taker.run("SELECT 1 WHERE false");
-        let has_taken = second.owner().unwrap() == Owned::This;
-        assert_eq!((view.owner == Owned::This, has_taken), (!takes_first, takes_first));
-        first.store.close().unwrap();
-        second.store.close().unwrap();
-    }
+fn renewal_sees_a_takeover_that_has_begun() {
+    let place = Contested::new("begun");
+    let mut taker = place.server.session();
+    taker.run(&format!("BEGIN; DO $$ BEGIN PERFORM take_shards({}); END $$", place.numbers));
+    let registry = Arc::clone(&place.first.registry);
+    let renewed = thread::spawn(move || block_on(registry.renew(None)));
+    place.server.wait_for(WAITING, "1");
+    taker.run("COMMIT");
+    let owner = renewed.join().unwrap().unwrap().owner;
+    assert!(matches!(owner, Owned::Other { has_ended: false, .. }), "{owner:?}");
+}
+
+/// CLU-16, CLU-17: a takeover waits for a renewal that the server has begun, and does nothing then.
+#[test]
+fn takeover_sees_a_renewal_that_has_begun() {
+    let place = Contested::new("renewal");
+    let (_, past) = place.numbers.split_once(", ").unwrap();
+    let mut renewing = place.server.session();
+    renewing.run(&format!(
+        "BEGIN; DO $$ BEGIN PERFORM renew('first', {past}, false, 3600000, NULL); END $$"
+    ));
+    let second = Arc::clone(&place.second.registry);
+    let from = Some(Incarnation(past.parse().unwrap()));
+    let taken = thread::spawn(move || block_on(second.take(from)));
+    place.server.wait_for(WAITING, "1");
+    renewing.run("COMMIT");
+    taken.join().unwrap().unwrap();
+    assert_eq!(place.first.owner().unwrap(), Owned::This);
 }
 
 /// CLU-16: renewals go on while a takeover waits.
 #[test]
 fn waiting_takeover_does_not_delay_renewals() {
-    let server = Server::start("renewals");
-    let config = server.empty_store();
-    let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
-    assert!(first.take());
-    let Owned::Other { incarnation, .. } = second.owner().unwrap() else { panic!("an owner") };
-    end_lease(&server, &config, "first");
-    let mut other = server.session();
-    other.run(&format!("BEGIN; SELECT 1 FROM {}.shards FOR SHARE", schema_of(&config)));
-    let taking = Arc::clone(&second.registry);
-    let taken = thread::spawn(move || block_on(taking.take(Some(incarnation))));
-    server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", "1");
+    let place = Contested::new("renewals");
+    let (_, past) = place.numbers.split_once(", ").unwrap();
+    let from = Some(Incarnation(past.parse().unwrap()));
+    let mut other = place.server.session();
+    other.run("BEGIN; UPDATE shards SET owner = owner");
+    let second = Arc::clone(&place.second.registry);
+    let taken = thread::spawn(move || block_on(second.take(from)));
+    place.server.wait_for(WAITING, "1");
     for _ in 0..3 {
-        assert_ne!(second.owner().unwrap(), Owned::This);
+        assert_ne!(place.second.owner().unwrap(), Owned::This);
     }
     other.run("ROLLBACK");
     taken.join().unwrap().unwrap();
-    assert_eq!(second.owner().unwrap(), Owned::This);
+    assert_eq!(place.second.owner().unwrap(), Owned::This);
 }
 
 /// CLU-18: an append of the past owner that hangs in its session does not delay a takeover.
@@ -175,7 +187,7 @@ fn hanging_append_does_not_delay_a_takeover() {
     let mut removal = peeklock_record::Batch::default();
     removal.delete_in(1, &key(8, 1));
     let waiting = owner.send(removal);
-    server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", "1");
+    server.wait_for(WAITING, "1");
     end_lease(&server, &config, "first");
     assert!(second.take());
     other.run("ROLLBACK");
