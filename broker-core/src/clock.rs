@@ -179,7 +179,7 @@ struct NotedTime {
 }
 
 /// Longest time between question and answer for an answer that replaces an earlier one. The time of
-/// the database is known to half of it.
+/// the database is known to half of this span.
 const ROUND_TRIP_MAX: TimeSpan = TimeSpan::from_ms(200);
 /// The longest time grows by this fraction of the age of the earlier answer, since clocks drift.
 const DRIFT_DIVISOR: i64 = 500;
@@ -345,7 +345,7 @@ mod tests {
         TimeSpan::from_ms(ms)
     }
 
-    /// CLU-14: the time of a database is that of the middle of question and answer. A slow answer
+    /// CLU-14: the time of a database is its time between question and answer. A slow answer
     /// does not replace a quick one, unless the quick one is old.
     #[test]
     fn database_time_ignores_slow_answers() {
@@ -378,7 +378,7 @@ mod tests {
         }
 
         /// Renews for a time. `database` is the time of the database in milliseconds after the
-        /// start, at a boot time; a round trip takes 100 ms, all of it on one way. Returns the
+        /// start, at a boot time; a round trip takes 100 ms, all on one way. Returns the
         /// largest error at the end of any renewal.
         fn run(&mut self, span: i64, database: impl Fn(i64) -> i64) -> i64 {
             let mut worst = 0;

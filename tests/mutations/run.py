@@ -590,8 +590,6 @@ OWNERSHIP = [
      "    IF past_ends > clock_timestamp() THEN RETURN; END IF;\n", ""),
     ("a takeover waits for a renewal that has begun", "CLU-16", "../plugins/store-postgres/src/schema.rs",
      "WHERE b.incarnation = past FOR UPDATE;", "WHERE b.incarnation = past;"),
-    ("a takeover raises the epochs", "CLU-07", "../plugins/store-postgres/src/schema.rs",
-     "SET owner = number, epoch = epoch + 1, since", "SET owner = number, since"),
     ("an amendment proves that its broker owns the shards", "CLU-07", "../plugins/store-postgres/src/schema.rs",
      "    IF NOT FOUND THEN RETURN NULL; END IF;\n", ""),
     ("a process that has lost its name gets no lease", "CLU-17", "../plugins/store-postgres/src/schema.rs",

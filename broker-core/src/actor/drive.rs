@@ -259,7 +259,7 @@ impl Drive {
             if self.desk.tenure.wait().is_err() {
                 drop(shell);
                 self.fail(TENURE_ENDED);
-                // Clients are told that these results are unknown.
+                // To clients, these results are unknown.
                 drop(releases);
                 return;
             }

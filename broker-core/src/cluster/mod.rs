@@ -1,4 +1,4 @@
-//! One of several brokers over one store: which of them works, and for how long
+//! One of several brokers over one store: which broker works, and for how long
 //! (docs/explanation/scale-out.md, section 5).
 //!
 //! ```text

@@ -76,7 +76,7 @@ impl Default for LeaseTimes {
     }
 }
 
-/// What the driver of the machine must do.
+/// Work for the driver of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Ask the registry to take the shards from this owner, then renew.
@@ -104,7 +104,7 @@ pub enum Phase {
     Lost,
 }
 
-/// Ownership of one broker.
+/// Ownership of a broker.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     times: LeaseTimes,

@@ -216,7 +216,7 @@ impl Ending {
     }
 }
 
-/// Passes suspensions on to the locks of one machine.
+/// Passes suspensions on to the locks of a machine.
 #[derive(Debug)]
 pub struct Prolongation {
     tenure: Arc<Tenure>,

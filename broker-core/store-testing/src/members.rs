@@ -1,4 +1,4 @@
-//! Several brokers over one image: a registry whose driver decides which of them reach it, and when
+//! Several brokers over one image: a registry whose driver decides which brokers reach it, and when
 //! a lease ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The registry of a store that several brokers may use: which of them owns its shards.
+//! The registry of a store that several brokers may use: which broker owns its shards.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// Says which broker owns the shards of a store, and for how long (CLU-16). One broker owns all of
-/// them; the others wait for the end of its lease.
+/// Reports which broker owns the shards of a store, and for how long (CLU-16). One broker owns all
+/// shards; the others wait for the end of its lease.
 ///
 /// [`Store::close`](crate::Store::close) gives the shards up, so that another broker takes them at
 /// once. All methods may wait for the medium, within the time limit of the store. Liveness depends

@@ -65,7 +65,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 
 /// CLU-07, CLU-18, CLU-20: a standby takes over when the lease of the owner is over. It has every
 /// message that was acknowledged, nothing of the past owner is stored any more, and the past owner
-/// ends when it learns of it.
+/// ends when it learns this.
 #[tokio::test]
 async fn standby_takes_over() {
     let place = Place::new();

@@ -27,7 +27,7 @@ pub struct PostgresConfig {
     /// Bytes of a table of the log, 64 KiB to 1 GiB. Freed space returns table by table. Tables of a
     /// large log have a sixteenth of its bytes, up to 1 GiB.
     pub leaf_bytes: u64,
-    /// Name of this broker among those that use the database; by default the name of its machine.
+    /// Name of this broker among the brokers of the database; by default the name of its machine.
     pub broker_name: String,
     /// Time after a renewal until other brokers may take the shards over (CLU-16).
     pub lease: Duration,

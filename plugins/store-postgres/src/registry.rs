@@ -4,7 +4,7 @@
 //! The server compares leases by its own clock. Each lease has the length that its own broker gives
 //! it. Every owner of shards has a lease; one broker owns all shards. A takeover first locks the
 //! lease of the past owner, then raises all epochs, which waits for appends that have begun. So
-//! after it, the past owner renews nothing and nothing of it is stored.
+//! after it, the past owner renews nothing and stores nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ use tokio_postgres::types::ToSql;
 use crate::fault::{opening_error, store_error};
 use crate::session::{Connection, Connector, Session};
 
-/// Names of leases in sessions, so that those of a past owner can be ended.
+/// Names of leases in sessions, so that sessions of a past owner can be ended.
 pub fn application_name(owner: i64) -> String {
     format!("peeklock {owner}")
 }
@@ -43,7 +43,7 @@ struct BrokerLease {
     has_entered: AtomicBool,
 }
 
-/// Renews the lease, or enters the broker, and reads who owns the shards. Parameters: name and
+/// Renews the lease, or enters the broker, and reads the owner of the shards. Parameters: name and
 /// number of the broker, whether it may enter, the length of its lease in milliseconds, and its
 /// horizon in microseconds. A name belongs to its last process until the lease of that process is
 /// over.

@@ -25,7 +25,7 @@ pub(crate) struct LockInForce {
 }
 
 impl Queue {
-    /// Lets all locks in force, also those of sessions, end later by the same time.
+    /// Lets all locks in force, also in sessions, end later by the same time.
     pub(super) fn prolong_all_locks(&mut self, span: TimeSpan) {
         self.locks.prolong(span);
         if let Some(sessions) = &mut self.sessions {

@@ -102,11 +102,11 @@ impl Broker {
 /// Events in a world.
 #[derive(Clone, Copy, Default)]
 struct Faults {
-    /// One message in so many is lost or late; 0 for none.
+    /// One message in this number is lost or late; 0 for none.
     mail: u64,
-    /// One broker is paused in so many steps; 0 for none.
+    /// One broker is paused in this number of steps; 0 for none.
     pauses: u64,
-    /// A broker that owns the shards stops in one of so many steps, and starts again; 0 for never.
+    /// The owner stops in one step of this number, and starts again; 0 for never.
     stops: u64,
     /// Whether the registry answers nobody.
     outage: bool,

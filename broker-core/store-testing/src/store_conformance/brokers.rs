@@ -130,7 +130,7 @@ fn horizons_are_known(brokers: &Brokers<'_>) {
     assert_eq!(brokers.renew(0, None).horizon, None);
     assert_eq!(brokers.renew(0, at(9)).horizon, at(9));
     assert_eq!(brokers.renew(1, None).horizon, at(9));
-    assert_eq!(brokers.renew(1, at(5)).horizon, at(9), "that of the other broker is later");
+    assert_eq!(brokers.renew(1, at(5)).horizon, at(9), "the other broker has a later one");
     assert_eq!(brokers.renew(0, at(3)).horizon, at(5), "the last one of each broker counts");
     assert_eq!(brokers.renew(0, None).horizon, at(5));
 }
