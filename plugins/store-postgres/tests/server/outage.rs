@@ -175,7 +175,7 @@ fn batches_over_the_bound_are_refused() {
     const BATCHES: u64 = 90_000;
     let server = Server::start("bound");
     let config = server.empty_store();
-    let store = PostgresStore::open(&config).unwrap();
+    let store = PostgresStore::open_alone(&config).unwrap();
     let mut owner = Owner::of(&store, 0);
     owner.put(&key(7, 0), b"stored");
     let mut session = server.session();
