@@ -41,7 +41,7 @@ pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>
     let connector = Arc::new(Connector::new(config, owner)?);
     let keeper = Session::new(&connector);
     let connection = connect(&keeper).await?;
-    let shard_count = schema::prepare(&connection, config.shard_count).await?;
+    let shard_count = prepare(&connection, config.shard_count).await?;
     let (shards, receivers): (Vec<_>, Vec<_>) = (0..shard_count)
         .map(|number| {
             let (jobs, receiver) = mpsc::channel(JOBS_MAX);
@@ -73,6 +73,22 @@ pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>
         troubles: Mutex::new(BTreeMap::new()),
         connector,
     }))
+}
+
+/// Makes the tables. Waits for the end of a broker of an older version.
+async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, StoreError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match schema::prepare(connection, shard_count).await? {
+            Some(shard_count) => return Ok(shard_count),
+            None if Instant::now() >= deadline => {
+                let text = "a broker of an older version uses the database, and cannot share it; \
+                            stop that broker, then start this one again";
+                return Err(StoreError::Failed(text.into()));
+            }
+            None => tokio::time::sleep(PAUSE).await,
+        }
+    }
 }
 
 /// Owns the shards of a store that no keeper keeps: waits for the end of the last owner's lease,

@@ -6,14 +6,28 @@ use crate::fault::opening_error;
 use crate::leaf::{slot_of, table_of};
 use crate::session::Connection;
 
-/// The format of stored data.
-pub const FORMAT: i32 = 1;
+/// The format of tables and functions. A function that changes its meaning needs a new format: every
+/// start replaces the functions, also under a running broker of the same format.
+pub const FORMAT: i32 = 2;
+/// The format without leases. Its brokers exclude each other with a lock of their session.
+const FORMAT_WITHOUT_LEASES: i32 = 1;
 
-/// Everything but the leaves, which are made when a shard needs them. Two brokers that start on an
-/// empty database make one store: the first statement lets one broker go on at a time.
+/// Lets one broker go on at a time: two that start on an empty database make one store.
+const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock(1885693291, 1);";
+
+/// Takes the lock of a broker of the format without leases, until the end of the transaction.
+const LOCK_WITHOUT_LEASES: &str =
+    "SELECT pg_try_advisory_xact_lock(1885693291, hashtext(current_schema()))";
+
+/// Changes the format without leases. A broker that has lost its session, and the lock with it, is
+/// fenced.
+const UPGRADE: &str = "
+UPDATE cluster SET format = 2;
+UPDATE shards SET owner = 0, epoch = epoch + 1;
+DROP FUNCTION IF EXISTS amend(bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[]);";
+
+/// Everything but the leaves, which are made when a shard needs them.
 const SCHEMA: &str = "
-BEGIN;
-SELECT pg_advisory_xact_lock(1885693291, 1);
 CREATE TABLE IF NOT EXISTS cluster (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -115,32 +129,57 @@ BEGIN
     INSERT INTO shared SELECT * FROM unnest(put, put_values)
         ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
     RETURN true;
-END $$;
-COMMIT;";
+END $$;";
 
-/// Makes missing tables. Checks the format, and returns the number of shards.
-pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, StoreError> {
+/// Makes missing tables, and changes those of the format without leases, in one transaction. Checks
+/// the format before: tables and functions of a later format stay as they are. Returns the number of
+/// shards; none if a broker of the format without leases uses the database.
+pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<Option<u16>, StoreError> {
+    let client = &connection.client;
+    client.batch_execute(BEGIN).await.map_err(|error| opening_error(&error))?;
+    let prepared = prepare_alone(connection, shard_count).await;
+    let end = if matches!(prepared, Ok(Some(_))) { "COMMIT" } else { "ROLLBACK" };
+    let ended = client.batch_execute(end).await;
+    let prepared = prepared?;
+    ended.map_err(|error| opening_error(&error))?;
+    Ok(prepared)
+}
+
+/// As [`prepare`], within its transaction.
+async fn prepare_alone(
+    connection: &Connection,
+    shard_count: u16,
+) -> Result<Option<u16>, StoreError> {
     let client = &connection.client;
     let failed = |error: tokio_postgres::Error| opening_error(&error);
-    client.batch_execute(SCHEMA).await.map_err(failed)?;
-    let count = i32::from(shard_count);
+    let format = stored_format(connection).await?;
+    match format {
+        None | Some(FORMAT) => client.batch_execute(SCHEMA).await.map_err(failed)?,
+        Some(FORMAT_WITHOUT_LEASES) => {
+            let locked = client.query_one(LOCK_WITHOUT_LEASES, &[]).await.map_err(failed)?;
+            if !locked.get::<_, Option<bool>>(0).unwrap_or(false) {
+                return Ok(None);
+            }
+            client.batch_execute(SCHEMA).await.map_err(failed)?;
+            client.batch_execute(UPGRADE).await.map_err(failed)?;
+            tracing::info!("the database gets format {FORMAT}, which older versions refuse");
+        }
+        Some(format) => {
+            let text = format!(
+                "the database has format {format}, and this version knows {FORMAT}; use a newer one"
+            );
+            return Err(StoreError::Failed(text.into()));
+        }
+    }
     client
         .execute(
             "INSERT INTO cluster (format, shards) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-            &[&FORMAT, &count],
+            &[&FORMAT, &i32::from(shard_count)],
         )
         .await
         .map_err(failed)?;
-    let row = client.query_one("SELECT format, shards FROM cluster", &[]).await.map_err(failed)?;
-    let (format, shards) = (row.get::<_, i32>(0), row.get::<_, i32>(1));
-    if format != FORMAT {
-        return Err(StoreError::Failed(
-            format!(
-                "the database has format {format}, and this version knows {FORMAT}; use a newer one"
-            )
-            .into(),
-        ));
-    }
+    let row = client.query_one("SELECT shards FROM cluster", &[]).await.map_err(failed)?;
+    let shards = row.get::<_, i32>(0);
     client
         .execute(
             "INSERT INTO shards (shard, epoch, owner) SELECT n, 0, 0 FROM generate_series(0, $1 - 1) n \
@@ -149,7 +188,21 @@ pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, S
         )
         .await
         .map_err(failed)?;
-    u16::try_from(shards).map_err(|_| StoreError::Damaged("table `cluster`: shards".into()))
+    let damaged = |_| StoreError::Damaged("table `cluster`: shards".into());
+    u16::try_from(shards).map(Some).map_err(damaged)
+}
+
+/// The format of the store; none if there is no store yet.
+async fn stored_format(connection: &Connection) -> Result<Option<i32>, StoreError> {
+    const EXISTS: &str =
+        "SELECT to_regclass(quote_ident(current_schema()) || '.cluster') IS NOT NULL";
+    let failed = |error: tokio_postgres::Error| opening_error(&error);
+    let client = &connection.client;
+    if !client.query_one(EXISTS, &[]).await.map_err(failed)?.get::<_, bool>(0) {
+        return Ok(None);
+    }
+    let row = client.query_opt("SELECT format FROM cluster", &[]).await.map_err(failed)?;
+    Ok(row.map(|row| row.get(0)))
 }
 
 /// The numbers of all leaf tables.

@@ -6,6 +6,7 @@
 mod cleaning;
 mod conformance;
 mod damage;
+mod formats;
 mod outage;
 mod owner;
 mod registry;
