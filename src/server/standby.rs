@@ -116,8 +116,9 @@ impl Start<'_> {
 /// Name of another broker that owns the messages.
 fn owner_in(views: &mut watch::Receiver<Option<View>>) -> Option<Arc<str>> {
     match &views.borrow_and_update().as_ref()?.owner {
-        Owner::Other { name, .. } => Some(Arc::clone(name)),
-        Owner::This | Owner::Nobody => None,
+        Owner::Other { name, is_barred: false, .. } => Some(Arc::clone(name)),
+        // Nobody waits for the end of a lease.
+        Owner::Other { .. } | Owner::This | Owner::Nobody => None,
     }
 }
 
@@ -165,7 +166,7 @@ impl Standby {
 
 /// Reason for which a standby is not ready.
 fn reason(view: Option<(SystemTime, &Owner)>, times: LeaseTimes) -> String {
-    let Some((now, Owner::Other { name, has_ended, .. })) = view else {
+    let Some((now, Owner::Other { name, has_ended, is_barred: false, .. })) = view else {
         return "this broker has taken over and opens the messages; retry in 10 s".to_owned();
     };
     if *has_ended {
@@ -191,7 +192,7 @@ fn timestamp(at: SystemTime) -> Timestamp {
 mod tests {
     use std::time::Duration;
 
-    use peeklock::store::registry::Incarnation;
+    use peeklock::store::registry::{Incarnation, SeenOwner};
 
     use super::*;
 
@@ -203,9 +204,10 @@ mod tests {
             reason(Some((now, &owner)), LeaseTimes::default())
         };
         let other = |has_ended| Owner::Other {
-            incarnation: Incarnation(7),
+            seen: SeenOwner { incarnation: Incarnation(7), renewal: 9 },
             name: "left".into(),
             has_ended,
+            is_barred: false,
         };
         let (owned, ended) = (of(other(false)), of(other(true)));
         assert!(

@@ -371,7 +371,7 @@ impl Keeping {
     }
 
     fn note_owner(&mut self, view: &View) {
-        if let Owner::Other { name, .. } = &view.owner
+        if let Owner::Other { name, is_barred: false, .. } = &view.owner
             && self.named_owner.as_ref() != Some(name)
         {
             tracing::info!(owner = &**name, "standing by for the broker that owns the shards");

@@ -1,8 +1,8 @@
 //! State machine of ownership: renewals and time in, actions out. It has no clock and no thread.
 //!
 //! ```text
-//!            lease of the owner over,               lease renewed in time
-//!            own lease steady: Take                    ┌─────────┐
+//!            lease of the owner over, and none          lease renewed in time
+//!            of its renewals seen: Take                ┌─────────┐
 //!  Waiting ───────────────────────────► the view says  │         ▼
 //!     ▲  ▲                              "this broker" ─┴──► Owner ──── time is over ───► Suspended
 //!     │  └─ no answer, or lost a race          Begin          ▲                          │    │
@@ -11,11 +11,13 @@
 //! ```
 //!
 //! Instants are boot times of this machine ([`crate::clock::boot_time`]), which no setting of a wall
-//! clock changes. The registry compares leases by its own clock. So the only assumption about time
-//! is that a second lasts as long here as there, within the margin; and an append of a broker that
-//! is wrong is refused by its epoch anyway (CLU-07).
+//! clock changes. The registry compares leases by its own clock, which may be set, or be another one
+//! after a failover. So its verdict is not enough: a broker takes shards over only after it has seen
+//! no renewal of the owner for one whole lease of its own boot time. The only assumption about time
+//! is that a second lasts as long here as at the owner, within the margin; and an append of a broker
+//! that is wrong is refused by its epoch anyway (CLU-07).
 
-use crate::store::registry::{Incarnation, Owner, View};
+use crate::store::registry::{Owner, SeenOwner, View};
 use crate::time::TimeSpan;
 
 /// Times of leases (CLU-16).
@@ -80,7 +82,7 @@ impl Default for LeaseTimes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Ask the registry to take the shards from this owner, then renew.
-    Take(Option<Incarnation>),
+    Take(Option<SeenOwner>),
     /// Open the shards: this broker owns them.
     Begin,
     /// Let nothing out that rests on memory.
@@ -111,15 +113,24 @@ pub struct Ownership {
     phase: Phase,
     /// When the last successful renewal was sent.
     renewed: Option<TimeSpan>,
-    /// When the first of the renewals was sent that have no gap between them.
-    steady_since: TimeSpan,
+    /// The other broker that owns the shards, as the last renewal has seen it.
+    watched: Option<WatchedOwner>,
+}
+
+/// An owner that has renewed nothing for a while.
+#[derive(Clone, Copy, Debug)]
+struct WatchedOwner {
+    seen: SeenOwner,
+    /// Its last renewal came at most a quarter of the margin after this instant, and all later
+    /// renewals of this broker have no gap between them.
+    since: TimeSpan,
 }
 
 impl Ownership {
     /// A broker that waits.
     #[must_use]
     pub const fn new(times: LeaseTimes) -> Self {
-        Self { times, phase: Phase::Waiting, renewed: None, steady_since: TimeSpan::ZERO }
+        Self { times, phase: Phase::Waiting, renewed: None, watched: None }
     }
 
     /// Current phase.
@@ -152,9 +163,10 @@ impl Ownership {
         }
         // A lease that ended meanwhile was a gap.
         if self.valid_until().is_none_or(|until| sent_at >= until) {
-            self.steady_since = sent_at;
+            self.watched = None;
         }
         self.renewed = Some(sent_at);
+        self.watch(sent_at, now, view);
         let is_valid = self.valid_until().is_some_and(|until| now < until);
         match (self.phase, &view.owner) {
             (Phase::Lost, _) => None,
@@ -163,9 +175,10 @@ impl Ownership {
                 Action::Begin
             }),
             (Phase::Waiting, Owner::Nobody) => Some(Action::Take(None)),
-            (Phase::Waiting, Owner::Other { incarnation, has_ended, .. }) => {
-                (*has_ended && is_valid && self.is_steady())
-                    .then_some(Action::Take(Some(*incarnation)))
+            (Phase::Waiting, Owner::Other { seen, has_ended, is_barred, .. }) => {
+                // A barred owner has lost its lease, and never gets it back.
+                let is_free = *is_barred || (*has_ended && self.has_watched_for_a_lease());
+                (is_valid && is_free).then_some(Action::Take(Some(*seen)))
             }
             (Phase::Owner, Owner::This) => None,
             (Phase::Suspended(since), Owner::This) => is_valid.then(|| {
@@ -179,11 +192,26 @@ impl Ownership {
         }
     }
 
-    /// Whether this broker has renewed for one whole lease without a gap. Without this, the first
+    /// Notes the owner, and since when it has renewed nothing. Its last renewal came before the
+    /// first view that has it.
+    fn watch(&mut self, sent_at: TimeSpan, now: TimeSpan, view: &View) {
+        let Owner::Other { seen, .. } = &view.owner else {
+            self.watched = None;
+            return;
+        };
+        if self.watched.is_none_or(|watched| watched.seen != *seen) {
+            let since = sent_at.max(span(self.times.margin.divided_by(4), now));
+            self.watched = Some(WatchedOwner { seen: *seen, since });
+        }
+    }
+
+    /// Whether this broker has renewed for one whole lease without a gap, and seen no renewal of the
+    /// owner meanwhile. Without this, a set clock would end leases that are in force, and the first
     /// broker that reaches the registry after an outage would take the shards from an owner that
     /// could not renew either (CLU-21).
-    fn is_steady(&self) -> bool {
-        self.renewed.is_some_and(|renewed| span(self.steady_since, renewed) >= self.times.lease)
+    fn has_watched_for_a_lease(&self) -> bool {
+        let (Some(watched), Some(renewed)) = (self.watched, self.renewed) else { return false };
+        span(watched.since, renewed) >= self.times.lease
     }
 }
 

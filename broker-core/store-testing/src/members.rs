@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use peeklock_store::registry::{Incarnation, Owner, View};
+use peeklock_store::registry::{Incarnation, Owner, SeenOwner, View};
 use peeklock_store::{MemoryStore, Registry, Shard, Store as _, StoreError};
 use tokio::sync::Notify;
 
@@ -31,9 +31,17 @@ struct MemberState {
     is_cut_off: bool,
     has_ended: bool,
     is_replaced: bool,
+    is_barred: bool,
     lease: Option<Duration>,
     renewals: u64,
     horizon: Option<SystemTime>,
+}
+
+impl State {
+    fn seen(&self, owner: usize) -> SeenOwner {
+        let renewal = self.members.get(owner).map_or(0, |member| member.renewals);
+        SeenOwner { incarnation: Incarnation(owner as u64), renewal }
+    }
 }
 
 impl Members {
@@ -72,6 +80,11 @@ impl Member {
     /// From now on, the registry names this length for the leases of this broker.
     pub fn name_lease(&self, lease: Duration) {
         self.change(|member| member.lease = Some(lease));
+    }
+
+    /// From now on, this broker is barred: its lease is over, and another process has its name.
+    pub fn bar(&self) {
+        self.change(|member| (member.is_barred, member.has_ended) = (true, true));
     }
 
     /// From now on, another process has the name of this broker.
@@ -144,21 +157,22 @@ impl Registry for Member {
             Some(owner) => {
                 let member = state.members.get(owner);
                 Owner::Other {
-                    incarnation: Incarnation(owner as u64),
+                    seen: state.seen(owner),
                     name: member.map(|one| Arc::clone(&one.name)).unwrap_or_default(),
                     has_ended: member.is_none_or(|one| one.has_ended),
+                    is_barred: member.is_none_or(|one| one.is_barred),
                 }
             }
         };
         Ok(View { now: SystemTime::now(), horizon, owner })
     }
 
-    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
+    async fn take(&self, from: Option<SeenOwner>) -> Result<(), StoreError> {
         self.reach().await;
         let mut state = self.members.lock();
         let has_ended = |owner: usize| state.members.get(owner).is_none_or(|one| one.has_ended);
-        let is_free = state.owner.is_none_or(has_ended)
-            && state.owner.map(|owner| Incarnation(owner as u64)) == from;
+        let is_free =
+            state.owner.is_none_or(has_ended) && state.owner.map(|owner| state.seen(owner)) == from;
         if is_free {
             // Both at once, as in one statement.
             for shard in 0..self.image.shard_count() {

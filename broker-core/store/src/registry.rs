@@ -27,7 +27,8 @@ pub trait Registry: Send + Sync {
     /// `horizon` is the latest instant that the owner gives anything before the lease is over
     /// (CLU-15).
     ///
-    /// The future may be dropped; then the lease may have been renewed.
+    /// The future may be dropped; then the lease may have been renewed. A renewal that arrives
+    /// after a later one changes nothing.
     ///
     /// # Errors
     /// If the registry cannot be reached, or if another broker that lives has the same name. After
@@ -36,18 +37,28 @@ pub trait Registry: Send + Sync {
     async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError>;
 
     /// Takes all shards over: raises their epochs, so that nothing of the previous owner is stored
-    /// from now on. Does nothing if the owner is no longer `from`, or its lease is in force by the
-    /// clock of the registry. Ends appends of the previous owner that have begun, or waits for
-    /// them. The next [`View`] has the result, also after an error.
+    /// from now on. Does nothing if the owner is no longer `from`, if it has renewed its lease
+    /// since, or if its lease is in force by the clock of the registry. Ends appends of the
+    /// previous owner that have begun, or waits for them. The next [`View`] has the result, also
+    /// after an error.
     ///
     /// # Errors
     /// If the registry cannot be reached; then the shards may have been taken.
-    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError>;
+    async fn take(&self, from: Option<SeenOwner>) -> Result<(), StoreError>;
 }
 
 /// Names a broker from its start to its end. Never used again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Incarnation(pub u64);
+
+/// An owner as another broker has seen it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenOwner {
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Number of its last renewal. While the number is the same, it has renewed nothing.
+    pub renewal: u64,
+}
 
 /// State of a registry.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,11 +80,13 @@ pub enum Owner {
     This,
     /// Another broker.
     Other {
-        /// Its incarnation.
-        incarnation: Incarnation,
+        /// Its incarnation, and its last renewal.
+        seen: SeenOwner,
         /// Its name, for logs.
         name: Arc<str>,
-        /// Whether its lease has ended by the clock of the registry.
+        /// Whether its lease has ended by the clock of the registry, which may have been set.
         has_ended: bool,
+        /// Whether it never gets a lease again: another process has entered under its name.
+        is_barred: bool,
     },
 }

@@ -211,6 +211,23 @@ async fn suspended_broker_stops() {
     assert!(waiting.await.unwrap().is_err());
 }
 
+/// CLU-19: a broker that starts again under the name of the owner, after that owner's lease, waits
+/// for no other lease.
+#[tokio::test]
+async fn barred_owner_is_replaced_at_once() {
+    let place = Place::new();
+    let (first, started) = place.join("one", LONG);
+    let past = started.await.unwrap();
+    first.cut_off(true);
+    first.bar();
+    let (second, starting) = place.join("one", LONG);
+    let starting = tokio::time::timeout(Duration::from_secs(60), starting);
+    let broker = starting.await.expect("it does not wait for a lease of 10 minutes").unwrap();
+    assert!(second.is_owner());
+    broker.stop(Duration::ZERO).await.unwrap();
+    past.abandon();
+}
+
 /// CLU-15: the clock of a new owner begins after every instant of the past owner, whose clock was
 /// ahead.
 #[tokio::test]

@@ -14,7 +14,7 @@
 //! | Table | Rows |
 //! |---|---|
 //! | `cluster` | one: format and number of shards |
-//! | `brokers` | for each broker the end of its lease, and the latest instant that it gives until then |
+//! | `brokers` | for each broker its last renewal, the end of its lease, and its horizon |
 //! | `shards` | for each shard its owner and epoch; every change of owner raises the epoch |
 //! | `log_<n>` | a leaf: a part of the log of a shard; rows are inserted and never changed |
 //! | `shared` | the records of the whole store |

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 use peeklock_store::StoreError;
-use peeklock_store::registry::{Owner, Registry as _};
+use peeklock_store::registry::{Owner, Registry as _, SeenOwner};
 use peeklock_store_log::Cache;
 use tokio::runtime::Handle;
 use tokio::sync::{OnceCell, mpsc};
@@ -95,9 +95,10 @@ async fn prepare(connection: &Connection, shard_count: u16) -> Result<u16, Store
 /// and renews the lease of this process until the store is closed.
 pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
     let deadline = Instant::now() + PATIENCE;
+    let mut watched = None;
     loop {
         let is_late = Instant::now() >= deadline;
-        match take_if_free(&inner.leases).await {
+        match take_if_free(&inner.leases, &mut watched).await {
             Ok(Owner::This) => break,
             Ok(Owner::Other { name, .. }) if is_late => {
                 let text = format!(
@@ -126,12 +127,27 @@ pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
 }
 
 /// Renews the lease of this process, and takes the shards if they are free. Returns their owner.
-async fn take_if_free(leases: &Leases) -> Result<Owner, StoreError> {
+/// `watched` is another owner, and the instant since which it has renewed nothing: the clock of the
+/// server may have been set.
+async fn take_if_free(
+    leases: &Leases,
+    watched: &mut Option<(SeenOwner, Instant)>,
+) -> Result<Owner, StoreError> {
     let owner = leases.renew(None).await?.owner;
     let from = match owner {
         Owner::Nobody => None,
-        Owner::Other { incarnation, has_ended: true, .. } => Some(incarnation),
-        Owner::This | Owner::Other { .. } => return Ok(owner),
+        Owner::Other { seen, is_barred: true, .. } => Some(seen),
+        Owner::Other { seen, has_ended, .. } => {
+            if watched.is_none_or(|(known, _)| known != seen) {
+                *watched = Some((seen, Instant::now()));
+            }
+            let waited = watched.map(|(_, since)| since.elapsed());
+            if !has_ended || waited < leases.lease() {
+                return Ok(owner);
+            }
+            Some(seen)
+        }
+        Owner::This => return Ok(owner),
     };
     leases.take(from).await?;
     Ok(leases.renew(None).await?.owner)

@@ -7,12 +7,12 @@
 //! after it, the past owner renews nothing and stores nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use peeklock_store::StoreError;
-use peeklock_store::registry::{Incarnation, Owner, Registry, View};
+use peeklock_store::registry::{Incarnation, Owner, Registry, SeenOwner, View};
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -41,24 +41,27 @@ struct BrokerLease {
     lease: Duration,
     /// Whether this broker has had a lease.
     has_entered: AtomicBool,
+    /// Number of the last renewal that was begun.
+    last_renewal: AtomicI64,
 }
 
 /// Renews the lease, or enters the broker, and reads the owner of the shards. Parameters: name and
-/// number of the broker, whether it may enter, the length of its lease in milliseconds, and its
-/// horizon in microseconds. A name belongs to its last process until the lease of that process is
-/// over.
-const RENEW: &str = "SELECT * FROM renew($1, $2, $3, $4, $5)";
+/// number of the broker, whether it may enter, the length of its lease in milliseconds, its horizon
+/// in microseconds, and the number of the renewal. A name belongs to its last process until the
+/// lease of that process is over.
+const RENEW: &str = "SELECT * FROM renew($1, $2, $3, $4, $5, $6)";
 
 /// Ends the sessions of an owner whose lease is over. A session that hangs within an append would
-/// delay the takeover. Parameters: number of the owner, name of its sessions.
+/// delay the takeover. Parameters: number of the owner, name of its sessions, its last renewal.
 const END_SESSIONS: &str = "
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE application_name = $2 AND usename = current_user AND pid <> pg_backend_pid()
-    AND NOT EXISTS (SELECT 1 FROM brokers WHERE incarnation = $1 AND ends > clock_timestamp())";
+    AND NOT EXISTS (SELECT 1 FROM brokers WHERE incarnation = $1
+        AND (ends > clock_timestamp() OR renewal <> $3))";
 
 /// Takes all shards from an owner whose lease is over. Parameters: numbers of the new and the past
-/// owner.
-const TAKE: &str = "SELECT take_shards($1, $2)";
+/// owner, and the last renewal of the past owner.
+const TAKE: &str = "SELECT take_shards($1, $2, $3)";
 
 /// Gives all shards up, and then the name. Each is a transaction of its own.
 const LEAVE: [&str; 2] = [
@@ -83,6 +86,7 @@ impl Leases {
             owner,
             lease,
             has_entered: AtomicBool::new(false),
+            last_renewal: AtomicI64::new(0),
         });
         Self { broker, runtime: runtime.clone() }
     }
@@ -116,7 +120,7 @@ impl Registry for Leases {
         self.run(async move { broker.renew(horizon).await }).await
     }
 
-    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
+    async fn take(&self, from: Option<SeenOwner>) -> Result<(), StoreError> {
         let broker = Arc::clone(&self.broker);
         self.run(async move {
             let taken = broker.take(from).await;
@@ -138,8 +142,16 @@ impl BrokerLease {
     }
 
     async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError> {
+        let number = self.last_renewal.fetch_add(1, Ordering::AcqRel) + 1;
+        let require_latest = || match self.last_renewal.load(Ordering::Acquire) == number {
+            true => Ok(()),
+            false => Err(StoreError::Unavailable("a later renewal has begun".into())),
+        };
         let connection = connection(&self.renewals).await?;
-        let row = self.ask_for_renewal(&connection, horizon).await?;
+        require_latest()?;
+        let row = self.ask_for_renewal(&connection, number, horizon).await?;
+        // The database refuses a renewal that comes after a later one.
+        require_latest()?;
         let has_entered = self.has_entered.load(Ordering::Acquire);
         if !row.get::<_, bool>(0) {
             if has_entered {
@@ -160,9 +172,13 @@ impl BrokerLease {
             0 => Owner::Nobody,
             owner if owner == self.owner => Owner::This,
             owner => Owner::Other {
-                incarnation: Incarnation(owner.cast_unsigned()),
+                seen: SeenOwner {
+                    incarnation: Incarnation(owner.cast_unsigned()),
+                    renewal: row.get::<_, i64>(5).cast_unsigned(),
+                },
                 name: row.get::<_, Option<&str>>(4).unwrap_or("unknown").into(),
-                has_ended: row.get(5),
+                has_ended: row.get(6),
+                is_barred: row.get(7),
             },
         };
         let horizon = row.get::<_, Option<i64>>(2).map(wall_time);
@@ -172,13 +188,14 @@ impl BrokerLease {
     async fn ask_for_renewal(
         &self,
         connection: &Connection,
+        number: i64,
         horizon: Option<SystemTime>,
     ) -> Result<Row, StoreError> {
         let may_enter = !self.has_entered.load(Ordering::Acquire);
         let lease_ms = self.lease.as_secs_f64() * 1_000.0;
         let horizon = horizon.map(microseconds);
-        let parameters: [&(dyn ToSql + Sync); 5] =
-            [&self.name, &self.owner, &may_enter, &lease_ms, &horizon];
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&self.name, &self.owner, &may_enter, &lease_ms, &horizon, &number];
         let asked = async {
             let statement = connection.prepared(RENEW).await?;
             connection.client.query_one(&statement, &parameters).await
@@ -197,22 +214,25 @@ impl BrokerLease {
         }
     }
 
-    async fn take(&self, from: Option<Incarnation>) -> Result<(), StoreError> {
+    async fn take(&self, from: Option<SeenOwner>) -> Result<(), StoreError> {
         let connection = connection(&self.takeovers).await?;
         let failed = |error: tokio_postgres::Error| {
             connection.note_error(&error);
             store_error(&error)
         };
-        let past = from.map_or(0, |from| from.0.cast_signed());
+        let past = from.map_or(0, |from| from.incarnation.0.cast_signed());
+        let renewal = from.map_or(0, |from| from.renewal.cast_signed());
         if past != 0 {
             let sessions = application_name(past);
-            let ended = connection.client.query_one(END_SESSIONS, &[&past, &sessions]).await;
+            let parameters: [&(dyn ToSql + Sync); 3] = [&past, &sessions, &renewal];
+            let ended = connection.client.query_one(END_SESSIONS, &parameters).await;
             let count = ended.map_err(failed)?.get::<_, i64>(0);
             if count > 0 {
                 tracing::info!(count, "sessions of the past owner are ended");
             }
         }
-        connection.client.execute(TAKE, &[&self.owner, &past]).await.map_err(failed)?;
+        let parameters: [&(dyn ToSql + Sync); 3] = [&self.owner, &past, &renewal];
+        connection.client.execute(TAKE, &parameters).await.map_err(failed)?;
         Ok(())
     }
 }

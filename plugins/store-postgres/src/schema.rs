@@ -43,6 +43,8 @@ CREATE TABLE IF NOT EXISTS shards (
 CREATE TABLE IF NOT EXISTS brokers (
     name text PRIMARY KEY,
     incarnation bigint NOT NULL UNIQUE,
+    renewal bigint NOT NULL,
+    lease interval NOT NULL,
     ends timestamptz NOT NULL,
     horizon bigint
 );
@@ -75,39 +77,55 @@ BEGIN
 END $$;
 CREATE OR REPLACE FUNCTION renew(
     of_name text, number bigint, may_enter boolean, lease_ms double precision,
-    last_instant bigint, OUT has_lease boolean, OUT now_us bigint, OUT latest bigint,
-    OUT owned_by bigint, OUT owner_name text, OUT is_over boolean
+    last_instant bigint, of_renewal bigint, OUT has_lease boolean, OUT now_us bigint,
+    OUT latest bigint, OUT owned_by bigint, OUT owner_name text, OUT owner_renewal bigint,
+    OUT is_over boolean, OUT is_barred boolean
 ) LANGUAGE plpgsql AS $$
+DECLARE own_lease interval := lease_ms * interval '1 ms';
 BEGIN
     IF may_enter THEN
         DELETE FROM brokers b WHERE b.ends < clock_timestamp() - interval '1 day'
             AND NOT EXISTS (SELECT 1 FROM shards s WHERE s.owner = b.incarnation);
     END IF;
-    INSERT INTO brokers AS b (name, incarnation, ends, horizon)
-        VALUES (of_name, number, clock_timestamp() + lease_ms * interval '1 ms', last_instant)
-        ON CONFLICT (name) DO UPDATE SET incarnation = number,
-            ends = clock_timestamp() + lease_ms * interval '1 ms',
+    -- A broker whose row is gone never gets a lease again.
+    INSERT INTO brokers AS b (name, incarnation, renewal, lease, ends, horizon)
+        SELECT of_name, number, of_renewal, own_lease, clock_timestamp() + own_lease, last_instant
+        WHERE may_enter OR EXISTS (SELECT 1 FROM brokers o WHERE o.incarnation = number)
+        ON CONFLICT (name) DO UPDATE SET incarnation = number, renewal = of_renewal,
+            lease = own_lease, ends = clock_timestamp() + own_lease,
             horizon = CASE WHEN b.incarnation = number THEN coalesce(last_instant, b.horizon)
                 ELSE greatest(last_instant, b.horizon) END
-        WHERE b.incarnation = number OR (may_enter AND b.ends <= clock_timestamp());
+        WHERE (b.incarnation = number AND b.renewal < of_renewal)
+            OR (b.incarnation <> number AND may_enter AND b.ends <= clock_timestamp());
     has_lease := FOUND;
+    -- After the clock was set back, no lease lasts longer than its length.
+    UPDATE brokers b SET ends = clock_timestamp() + b.lease WHERE b.name IN (
+        SELECT o.name FROM brokers o WHERE o.ends > clock_timestamp() + o.lease
+        FOR UPDATE SKIP LOCKED);
     -- The row above is locked. A takeover from this broker was committed before and is seen, or
     -- waits for the row and sees this renewal.
-    SELECT s.owner, b.name, coalesce(b.ends <= clock_timestamp(), true)
-        INTO owned_by, owner_name, is_over
+    SELECT s.owner, b.name, coalesce(b.renewal, 0), coalesce(b.ends <= clock_timestamp(), true),
+            b.name IS NULL
+        INTO owned_by, owner_name, owner_renewal, is_over, is_barred
         FROM shards s LEFT JOIN brokers b ON b.incarnation = s.owner WHERE s.shard = 0;
     SELECT max(b.horizon) INTO latest FROM brokers b;
     now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
-CREATE OR REPLACE FUNCTION take_shards(number bigint, past bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE past_ends timestamptz;
+CREATE OR REPLACE FUNCTION take_shards(number bigint, past bigint, seen_renewal bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE past_ends timestamptz; past_renewal bigint;
 BEGIN
     -- Waits for a renewal that has begun. None follows until the commit.
-    SELECT b.ends INTO past_ends FROM brokers b WHERE b.incarnation = past FOR UPDATE;
-    IF past_ends > clock_timestamp() THEN RETURN; END IF;
+    SELECT b.ends, b.renewal INTO past_ends, past_renewal
+        FROM brokers b WHERE b.incarnation = past FOR UPDATE;
+    IF past_ends > clock_timestamp() OR past_renewal <> seen_renewal THEN RETURN; END IF;
     UPDATE shards SET owner = number, epoch = epoch + 1, since = clock_timestamp()
         WHERE owner = past;
+    IF NOT FOUND THEN RETURN; END IF;
+    -- Other owners exist only after a repair by hand. Without a row, they never get a lease again.
+    UPDATE shards s SET owner = number, epoch = epoch + 1, since = clock_timestamp()
+        WHERE s.owner <> number
+        AND NOT EXISTS (SELECT 1 FROM brokers b WHERE b.incarnation = s.owner);
 END $$;
 CREATE OR REPLACE FUNCTION amend(
     held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[],

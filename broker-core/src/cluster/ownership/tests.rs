@@ -6,68 +6,117 @@ use std::collections::BTreeMap;
 use peeklock_store_testing::random::Random;
 
 use super::*;
+use crate::store::registry::Incarnation;
 
 const MS: i64 = 10_000;
 const BROKERS: usize = 3;
 
-/// The rules of a registry, in its own time.
+/// The rules of a registry, by its own clock.
 #[derive(Default)]
 struct Table {
     owner: Option<u64>,
-    /// Ends of leases by broker.
-    leases: BTreeMap<u64, i64>,
+    /// The last process of each name.
+    leases: BTreeMap<u64, Lease>,
     takes: usize,
+    /// Difference of the clock to the time of the world.
+    ahead: i64,
+}
+
+struct Lease {
+    broker: u64,
+    renewal: u64,
+    end: i64,
+}
+
+/// A renewal that reaches the registry.
+#[derive(Clone, Copy)]
+struct Renewal {
+    id: u64,
+    number: u64,
+    may_enter: bool,
+}
+
+/// All incarnations of a broker have one name.
+const fn name_of(id: u64) -> u64 {
+    id & 0xffff_ffff
 }
 
 impl Table {
-    fn renew(&mut self, broker: u64, now: i64, times: &LeaseTimes) -> View {
-        self.leases.insert(broker, now + times.lease.ticks());
+    /// Returns nothing if the name belongs to another process, or a later renewal came before.
+    fn renew(&mut self, renewal: Renewal, now: i64, times: &LeaseTimes) -> Option<View> {
+        let now = now + self.ahead;
+        let end = now + times.lease.ticks();
+        for lease in self.leases.values_mut() {
+            lease.end = lease.end.min(end);
+        }
+        let Renewal { id, number, may_enter } = renewal;
+        let is_refused = match self.leases.get(&name_of(id)) {
+            Some(lease) if lease.broker == id => lease.renewal >= number,
+            Some(lease) => !may_enter || lease.end > now,
+            None => !may_enter,
+        };
+        if is_refused {
+            return None;
+        }
+        self.leases.insert(name_of(id), Lease { broker: id, renewal: number, end });
         let owner = match self.owner {
             None => Owner::Nobody,
-            Some(owner) if owner == broker => Owner::This,
-            Some(owner) => Owner::Other {
-                incarnation: Incarnation(owner),
-                name: "other".into(),
-                has_ended: self.has_ended(owner, now),
-            },
+            Some(owner) if owner == id => Owner::This,
+            Some(owner) => {
+                let lease = self.lease_of(owner);
+                let renewal = lease.map_or(0, |lease| lease.renewal);
+                Owner::Other {
+                    seen: SeenOwner { incarnation: Incarnation(owner), renewal },
+                    name: "other".into(),
+                    has_ended: lease.is_none_or(|lease| lease.end <= now),
+                    is_barred: lease.is_none(),
+                }
+            }
         };
-        View { now: std::time::SystemTime::UNIX_EPOCH, horizon: None, owner }
+        Some(View { now: std::time::SystemTime::UNIX_EPOCH, horizon: None, owner })
     }
 
-    fn take(&mut self, broker: u64, from: Option<Incarnation>, now: i64) {
-        if self.owner != from.map(|from| from.0)
-            || self.owner.is_some_and(|owner| !self.has_ended(owner, now))
-        {
+    fn take(&mut self, broker: u64, from: Option<SeenOwner>, now: i64) {
+        if self.owner != from.map(|from| from.incarnation.0) {
             return;
         }
-        self.owner = Some(broker);
-        self.takes += 1;
+        let is_free = from.is_none_or(|from| {
+            self.lease_of(from.incarnation.0)
+                .is_none_or(|lease| lease.end <= now + self.ahead && lease.renewal == from.renewal)
+        });
+        if is_free {
+            self.owner = Some(broker);
+            self.takes += 1;
+        }
     }
 
     /// An owner that stops gives the shards up.
     fn leave(&mut self, broker: u64) {
-        self.leases.remove(&broker);
+        self.leases.remove(&name_of(broker));
         if self.owner == Some(broker) {
             self.owner = None;
         }
     }
 
-    fn has_ended(&self, broker: u64, now: i64) -> bool {
-        self.leases.get(&broker).is_none_or(|end| *end <= now)
+    fn lease_of(&self, broker: u64) -> Option<&Lease> {
+        self.leases.get(&name_of(broker)).filter(|lease| lease.broker == broker)
     }
 }
 
 /// A message between a broker and the registry, with the incarnation of the broker.
 enum Mail {
-    Renew { broker: usize, id: u64, sent_at: TimeSpan },
-    Renewed { broker: usize, id: u64, sent_at: TimeSpan, view: View },
-    Take { id: u64, from: Option<Incarnation> },
+    Renew { broker: usize, sent_at: TimeSpan, renewal: Renewal },
+    Renewed { broker: usize, id: u64, sent_at: TimeSpan, view: Option<View> },
+    Take { id: u64, from: Option<SeenOwner> },
 }
 
 struct Broker {
     machine: Ownership,
     /// Its incarnation.
     id: u64,
+    has_entered: bool,
+    /// Number of its last renewal.
+    renewals: u64,
     /// Its boot time is this plus the time of the world at this speed, in percent.
     booted: i64,
     speed: i64,
@@ -96,6 +145,7 @@ impl Broker {
     fn restart(&mut self, times: LeaseTimes) {
         self.machine = Ownership::new(times);
         self.id += 1 << 32;
+        (self.has_entered, self.renewals) = (false, 0);
     }
 }
 
@@ -112,6 +162,8 @@ struct Faults {
     outage: bool,
     /// Whether clocks run at other speeds, up to 5 %.
     drift: bool,
+    /// The clock of the registry is set in one step of this number; 0 for never.
+    clock: u64,
 }
 
 struct World {
@@ -131,6 +183,8 @@ impl World {
             .map(|id| Broker {
                 machine: Ownership::new(times),
                 id,
+                has_entered: false,
+                renewals: 0,
                 booted: i64::try_from(random.below(1 << 40)).expect("small"),
                 speed: if faults.drift { 95 + ticks(random.below(11)) } else { 100 },
                 next_renewal: ticks(random.below(500)) * MS,
@@ -167,6 +221,10 @@ impl World {
     fn step(&mut self) {
         self.now += 10 * MS;
         let now = self.now;
+        if self.faults.clock > 0 && self.random.one_in(self.faults.clock) {
+            let longest = self.random.between(1, 4_000_000);
+            self.table.ahead = (ticks(self.random.below(longest)) - ticks(longest / 2)) * MS;
+        }
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.mail).into_iter().partition(|(at, mail)| {
                 // A stopped process reads nothing.
@@ -179,13 +237,16 @@ impl World {
         self.mail = later;
         for (_, mail) in due {
             match mail {
-                Mail::Renew { broker, id, sent_at } => {
-                    let view = self.table.renew(id, now, &self.times);
-                    self.send(Mail::Renewed { broker, id, sent_at, view });
+                Mail::Renew { broker, sent_at, mut renewal } => {
+                    // A process that has ended cannot enter.
+                    renewal.may_enter &= self.brokers[broker].id == renewal.id;
+                    let view = self.table.renew(renewal, now, &self.times);
+                    self.send(Mail::Renewed { broker, id: renewal.id, sent_at, view });
                 }
                 Mail::Take { id, from } => self.table.take(id, from, now),
-                Mail::Renewed { broker, id, sent_at, view } => {
+                Mail::Renewed { broker, id, sent_at, view: Some(view) } => {
                     if self.brokers[broker].is_alive && self.brokers[broker].id == id {
+                        self.brokers[broker].has_entered = true;
                         let at = self.brokers[broker].now(now);
                         let action = self.brokers[broker].machine.advance(at);
                         self.act(broker, action);
@@ -193,6 +254,8 @@ impl World {
                         self.act(broker, action);
                     }
                 }
+                // It tries again.
+                Mail::Renewed { view: None, .. } => {}
             }
         }
         for broker in 0..self.brokers.len() {
@@ -215,8 +278,10 @@ impl World {
             self.act(broker, action);
             if self.brokers[broker].next_renewal <= now {
                 self.brokers[broker].next_renewal = now + self.times.renew.ticks();
-                let id = self.brokers[broker].id;
-                self.send(Mail::Renew { broker, id, sent_at: at });
+                self.brokers[broker].renewals += 1;
+                let Broker { id, has_entered, renewals: number, .. } = self.brokers[broker];
+                let renewal = Renewal { id, number, may_enter: !has_entered };
+                self.send(Mail::Renew { broker, sent_at: at, renewal });
             }
         }
         for broker in &mut self.brokers {
@@ -271,7 +336,7 @@ fn started(seed: u64, faults: Faults) -> World {
 fn only_the_owner_works() {
     let mut takes = 0;
     for seed in 0..400 {
-        let faults = Faults { mail: 4, pauses: 700, stops: 900, drift: true, outage: false };
+        let faults = Faults { mail: 4, pauses: 700, stops: 900, drift: true, ..Faults::default() };
         let mut world = World::new(seed, LeaseTimes::default(), faults);
         world.run(TimeSpan::from_seconds(90));
         world.faults = Faults { drift: true, ..Faults::default() };
@@ -313,6 +378,57 @@ fn standby_replaces_a_stopped_owner_at_once() {
         let replaced = world.until_work(TimeSpan::from_seconds(10)).expect("a broker works");
         assert!(replaced <= TimeSpan::from_seconds(1), "seed {seed}: {replaced:?}");
         assert_ne!(world.owner(), owner);
+    }
+}
+
+/// CLU-19: the only broker, killed and started again at once under its name, works within 4 s: it
+/// waits for the end of its own lease, and not for another one.
+#[test]
+fn restarted_broker_waits_for_one_lease() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, LeaseTimes::default(), Faults::default());
+        for other in &mut world.brokers[1..] {
+            other.is_alive = false;
+        }
+        assert!(world.until_work(TimeSpan::from_seconds(2)).is_some());
+        world.run(TimeSpan::from_seconds(10));
+        world.brokers[0].restart(world.times);
+        let restarted = world.until_work(TimeSpan::from_seconds(10)).expect("a broker works");
+        assert!(restarted <= TimeSpan::from_seconds(4), "seed {seed}: {restarted:?}");
+    }
+}
+
+/// CLU-07, CLU-16, CLU-17: no broker works that is not the owner while the clock of the registry is
+/// set, forward and back by up to 33 minutes, with lost and late mail and pauses.
+#[test]
+fn only_the_owner_works_while_the_clock_is_set() {
+    let mut takes = 0;
+    for seed in 0..200 {
+        let faults = Faults { mail: 4, pauses: 700, drift: true, clock: 150, ..Faults::default() };
+        let mut world = World::new(seed, LeaseTimes::default(), faults);
+        world.run(TimeSpan::from_seconds(90));
+        takes += world.table.takes;
+    }
+    assert!(takes > 400, "only {takes} takeovers in all runs");
+}
+
+/// CLU-19: an owner that renews keeps its shards when the clock of the registry is set, and after a
+/// kill another broker works within 5 s, also if the clock was set back before the kill.
+#[test]
+fn set_clock_delays_no_takeover() {
+    for seed in 0..100 {
+        let mut world = started(seed, Faults::default());
+        world.run(TimeSpan::from_seconds(10));
+        let owner = world.owner();
+        for hours in [1, 0, -1] {
+            world.table.ahead = TimeSpan::from_minutes(60).ticks() * hours;
+            world.run(TimeSpan::from_seconds(10));
+            assert_eq!((world.owner(), world.table.takes), (owner, 1), "seed {seed}: {hours} h");
+        }
+        world.brokers[owner].is_alive = false;
+        world.table.ahead -= TimeSpan::from_minutes(60).ticks();
+        let replaced = world.until_work(TimeSpan::from_seconds(10)).expect("a broker works");
+        assert!(replaced <= TimeSpan::from_seconds(5), "seed {seed}: {replaced:?}");
     }
 }
 

@@ -50,7 +50,7 @@ impl Brokers<'_> {
         let from = match self.renew(at, None).owner {
             Owned::Nobody => None,
             Owned::This => return true,
-            Owned::Other { incarnation, .. } => Some(incarnation),
+            Owned::Other { seen, .. } => Some(seen),
         };
         let taken = block_on(self.registry(at).take(from));
         assert!(taken.is_ok(), "a takeover is answered: {taken:?}");

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use peeklock_store::registry::{Incarnation, Owner as Owned, Registry};
+use peeklock_store::registry::{Owner as Owned, Registry, SeenOwner};
 use peeklock_store::{Store, StoreError};
 use peeklock_store_postgres::{PostgresConfig, PostgresStore};
 use peeklock_store_testing::{block_on, store_conformance};
@@ -39,11 +39,19 @@ impl Joined {
     fn take(&self) -> bool {
         let from = match self.owner().unwrap() {
             Owned::Nobody => None,
-            Owned::Other { incarnation, .. } => Some(incarnation),
+            Owned::Other { seen, .. } => Some(seen),
             Owned::This => return true,
         };
         block_on(self.registry.take(from)).unwrap();
         self.owner().unwrap() == Owned::This
+    }
+
+    /// The other broker that owns the shards.
+    fn seen(&self) -> SeenOwner {
+        match self.owner().unwrap() {
+            Owned::Other { seen, .. } => seen,
+            owner => unreachable!("{owner:?}"),
+        }
     }
 }
 
@@ -55,7 +63,9 @@ struct Contested {
     first: Joined,
     second: Joined,
     /// The numbers of the second and of the first broker.
-    numbers: String,
+    numbers: [String; 2],
+    /// The first broker, as the second one has seen it.
+    seen: SeenOwner,
     server: Server,
 }
 
@@ -66,15 +76,15 @@ impl Contested {
         let config = server.empty_store();
         let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
         assert!(first.take());
-        assert!(matches!(second.owner(), Ok(Owned::Other { .. })));
+        let seen = second.seen();
         end_lease(&server, &config, "first");
         let schema = schema_of(&config);
         assert!(server.sql(&format!("ALTER ROLE peeklock SET search_path = {schema}")));
         let number = |name: &str| {
             server.ask(&format!("SELECT incarnation FROM {schema}.brokers WHERE name = '{name}'"))
         };
-        let numbers = format!("{}, {}", number("second"), number("first"));
-        Self { first, second, numbers, server }
+        let numbers = [number("second"), number("first")];
+        Self { first, second, numbers, seen, server }
     }
 }
 
@@ -125,7 +135,9 @@ fn each_lease_has_the_length_of_its_broker() {
 fn renewal_sees_a_takeover_that_has_begun() {
     let place = Contested::new("begun");
     let mut taker = place.server.session();
-    taker.run(&format!("BEGIN; DO $$ BEGIN PERFORM take_shards({}); END $$", place.numbers));
+    let ([second, first], SeenOwner { renewal, .. }) = (&place.numbers, place.seen);
+    let take = format!("PERFORM take_shards({second}, {first}, {renewal})");
+    taker.run(&format!("BEGIN; DO $$ BEGIN {take}; END $$"));
     let registry = Arc::clone(&place.first.registry);
     let renewed = thread::spawn(move || block_on(registry.renew(None)));
     place.server.wait_for(WAITING, "1");
@@ -138,26 +150,25 @@ fn renewal_sees_a_takeover_that_has_begun() {
 #[test]
 fn takeover_sees_a_renewal_that_has_begun() {
     let place = Contested::new("renewal");
-    let (_, past) = place.numbers.split_once(", ").unwrap();
+    let past = &place.numbers[1];
     let mut renewing = place.server.session();
     renewing.run(&format!(
-        "BEGIN; DO $$ BEGIN PERFORM renew('first', {past}, false, 3600000, NULL); END $$"
+        "BEGIN; DO $$ BEGIN PERFORM renew('first', {past}, false, 3600000, NULL, 50); END $$"
     ));
     let second = Arc::clone(&place.second.registry);
-    let from = Some(Incarnation(past.parse().unwrap()));
+    let from = Some(place.seen);
     let taken = thread::spawn(move || block_on(second.take(from)));
     place.server.wait_for(WAITING, "1");
     renewing.run("COMMIT");
     taken.join().unwrap().unwrap();
-    assert_eq!(place.first.owner().unwrap(), Owned::This);
+    assert!(matches!(place.second.owner(), Ok(Owned::Other { has_ended: false, .. })));
 }
 
 /// CLU-16: renewals go on while a takeover waits.
 #[test]
 fn waiting_takeover_does_not_delay_renewals() {
     let place = Contested::new("renewals");
-    let (_, past) = place.numbers.split_once(", ").unwrap();
-    let from = Some(Incarnation(past.parse().unwrap()));
+    let from = Some(place.seen);
     let mut other = place.server.session();
     other.run("BEGIN; UPDATE shards SET owner = owner");
     let second = Arc::clone(&place.second.registry);
@@ -209,11 +220,67 @@ fn name_belongs_to_one_process() {
     let refused = second.owner().unwrap_err();
     assert!(!refused.is_unavailable() && refused.to_string().contains("`one`"), "{refused}");
     end_lease(&server, &config, "one");
-    assert!(matches!(second.owner(), Ok(Owned::Other { has_ended: true, .. })));
+    assert!(matches!(second.owner(), Ok(Owned::Other { is_barred: true, .. })));
     let lost = first.owner();
     assert!(matches!(lost, Err(StoreError::Fenced { .. })), "{lost:?}");
     end_lease(&server, &config, "one");
     let lost = first.owner();
     assert!(matches!(lost, Err(StoreError::Fenced { .. })), "{lost:?}");
+    assert!(second.take());
+}
+
+/// CLU-16, CLU-19: after the clock of the server was set, a lease ends at the right time. A broker
+/// that has renewed since keeps its shards, although its lease seems to be over; and a lease that
+/// seems to last for an hour is over after its length.
+#[test]
+fn leases_survive_a_set_clock() {
+    let server = Server::start("clock");
+    let config = server.empty_store();
+    let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
+    assert!(first.take());
+    let (seen, schema) = (second.seen(), schema_of(&config));
+    assert_eq!(first.owner().unwrap(), Owned::This);
+    assert_ne!(second.seen(), seen, "each renewal is seen");
+    // The lease is over because the clock was set forward.
+    end_lease(&server, &config, "first");
+    block_on(second.registry.take(Some(seen))).unwrap();
+    assert_eq!(first.owner().unwrap(), Owned::This);
+    // The lease lasts longer because the clock was set back.
+    let back = format!("UPDATE {schema}.brokers SET ends = now() + interval '2 h'");
+    assert!(server.sql(&back));
+    let seen = second.seen();
+    let longest = format!("SELECT count(*) FROM {schema}.brokers WHERE ends > now() + lease");
+    assert_eq!(server.ask(&longest), "0");
+    assert_eq!(second.seen(), seen, "a shorter lease is no renewal");
+}
+
+/// CLU-15: a renewal that the server carries out after a later one changes nothing.
+#[test]
+fn late_renewal_changes_nothing() {
+    let place = Contested::new("late");
+    let at = |seconds: u64| Some(UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds));
+    for seconds in [7, 9] {
+        block_on(place.first.registry.renew(at(seconds))).unwrap();
+    }
+    let late =
+        format!("SELECT has_lease FROM renew('first', {}, false, 1, 5, 2)", place.numbers[1]);
+    assert_eq!(place.server.ask(&late), "f");
+    let view = block_on(place.second.registry.renew(None)).unwrap();
+    assert_eq!(view.horizon, at(9));
+    assert!(matches!(view.owner, Owned::Other { has_ended: false, .. }), "{view:?}");
+}
+
+/// CLU-17: a broker whose row is gone gets no lease again.
+#[test]
+fn broker_without_a_row_gets_no_lease() {
+    let server = Server::start("row");
+    let config = server.empty_store();
+    let (first, second) = (Joined::new(&config, "first"), Joined::new(&config, "second"));
+    assert!(first.take());
+    assert!(
+        server.sql(&format!("DELETE FROM {}.brokers WHERE name = 'first'", schema_of(&config)))
+    );
+    assert!(matches!(first.owner(), Err(StoreError::Fenced { .. })));
+    assert!(matches!(second.owner(), Ok(Owned::Other { is_barred: true, .. })));
     assert!(second.take());
 }
