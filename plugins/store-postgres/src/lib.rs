@@ -138,8 +138,44 @@ impl PostgresConfig {
 /// A store in PostgreSQL.
 pub struct PostgresStore {
     inner: Arc<Inner>,
-    /// Ends last.
-    runtime: Mutex<Option<Runtime>>,
+    /// End last.
+    runtimes: Mutex<Option<Runtimes>>,
+}
+
+/// Threads of a store.
+struct Runtimes {
+    work: Runtime,
+    /// Renews leases: neither appends nor loading delay them.
+    leases: Runtime,
+}
+
+impl Runtimes {
+    fn start() -> Result<Self, StoreError> {
+        let failed = |error: std::io::Error| {
+            StoreError::Failed(format!("cannot start threads: {error}").into())
+        };
+        let start = |name: &str, count| {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(count)
+                .thread_name(name)
+                .enable_all()
+                .build()
+                .map_err(failed)
+        };
+        Ok(Self { work: start("postgres", 2)?, leases: start("postgres-lease", 1)? })
+    }
+
+    /// Ends the threads, and waits for them for at most `time`.
+    fn end_within(self, time: Duration) {
+        self.work.shutdown_timeout(time);
+        self.leases.shutdown_background();
+    }
+
+    /// Ends the threads without waiting.
+    fn end(self) {
+        self.work.shutdown_background();
+        self.leases.shutdown_background();
+    }
 }
 
 impl PostgresStore {
@@ -165,17 +201,13 @@ impl PostgresStore {
 
     fn start(config: &PostgresConfig, is_alone: bool) -> Result<Arc<Self>, StoreError> {
         config.check()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("postgres")
-            .enable_all()
-            .build()
-            .map_err(|error| StoreError::Failed(format!("cannot start threads: {error}").into()))?;
+        let runtimes = Runtimes::start()?;
         let (answer, answered) = std::sync::mpsc::channel();
-        let (config, handle) = (config.clone(), runtime.handle().clone());
-        runtime.spawn(async move {
+        let handles = [runtimes.work.handle().clone(), runtimes.leases.handle().clone()];
+        let config = config.clone();
+        runtimes.work.spawn(async move {
             let opening = async {
-                let inner = opening::join(&config, handle).await?;
+                let inner = opening::join(&config, handles).await?;
                 if is_alone {
                     opening::claim(&inner).await?;
                     opening::load_once(&inner).await?;
@@ -188,9 +220,9 @@ impl PostgresStore {
         let inner: Result<Arc<Inner>, StoreError> =
             opened.map_err(|_| StoreError::Failed("opening has failed".into())).flatten();
         match inner {
-            Ok(inner) => Ok(Arc::new(Self { inner, runtime: Mutex::new(Some(runtime)) })),
+            Ok(inner) => Ok(Arc::new(Self { inner, runtimes: Mutex::new(Some(runtimes)) })),
             Err(error) => {
-                runtime.shutdown_background();
+                runtimes.end();
                 Err(error)
             }
         }
@@ -373,11 +405,11 @@ impl Store for PostgresStore {
     fn close(&self) -> Result<(), StoreError> {
         self.inner.is_closing.store(true, Ordering::Release);
         self.inner.connector.stop();
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(runtime) = runtime else { return self.inner.failure().map_or(Ok(()), Err) };
+        let runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(runtimes) = runtimes else { return self.inner.failure().map_or(Ok(()), Err) };
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
-        runtime.spawn(async move {
+        runtimes.work.spawn(async move {
             let flushes = inner.shards.iter().map(|shard| async move {
                 let (done, is_done) = oneshot::channel();
                 if shard.jobs.send(Job::Flush(done)).await.is_ok() {
@@ -385,9 +417,14 @@ impl Store for PostgresStore {
                 }
             });
             let flushed = match inner.loaded.get() {
-                Some(Ok(())) => {
-                    tokio::time::timeout(CLOSE_TIMEOUT, join_all(flushes)).await.is_ok()
-                }
+                Some(Ok(())) => tokio::select! {
+                    biased;
+                    flushed = tokio::time::timeout(CLOSE_TIMEOUT, join_all(flushes)) => {
+                        flushed.is_ok()
+                    }
+                    // No other broker takes the shards before the last batch.
+                    () = opening::renew_lease(&inner) => false,
+                },
                 Some(Err(_)) | None => true,
             };
             // Last of all: from now on another broker takes the shards.
@@ -399,7 +436,7 @@ impl Store for PostgresStore {
         });
         let is_flushed = answered.recv().unwrap_or(false);
         // Batches that still wait are completed when their writers are dropped.
-        runtime.shutdown_timeout(END_TIMEOUT);
+        runtimes.end_within(END_TIMEOUT);
         if let Some(error) = self.inner.failure() {
             return Err(error);
         }
@@ -414,10 +451,10 @@ impl Drop for PostgresStore {
     fn drop(&mut self) {
         self.inner.is_closing.store(true, Ordering::Release);
         self.inner.connector.stop();
-        let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = runtime {
-            // A thread that must not block may drop the store.
-            runtime.shutdown_background();
+        let runtimes = self.runtimes.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // A thread that must not block may drop the store.
+        if let Some(runtimes) = runtimes {
+            runtimes.end();
         }
     }
 }

@@ -35,8 +35,12 @@ const RENEW_EVERY: Duration = Duration::from_millis(500);
 /// Time between looks at the session that is always kept.
 const GUARD_EVERY: Duration = Duration::from_secs(2);
 
-/// Connects, and makes missing tables. Takes and loads nothing.
-pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>, StoreError> {
+/// Connects, and makes missing tables. Takes and loads nothing. Leases are renewed on the second
+/// runtime.
+pub async fn join(
+    config: &PostgresConfig,
+    [runtime, renewing]: [Handle; 2],
+) -> Result<Arc<Inner>, StoreError> {
     let owner = random()?;
     let connector = Arc::new(Connector::new(config, owner)?);
     let keeper = Session::new(&connector);
@@ -50,7 +54,7 @@ pub async fn join(config: &PostgresConfig, runtime: Handle) -> Result<Arc<Inner>
         .unzip();
     let indexes = shards.iter().map(|shard| Arc::clone(&shard.index)).collect();
     let leases = (owner, config.lease);
-    let leases = Leases::new(&connector, &config.broker_name, leases, &runtime);
+    let leases = Leases::new(&connector, &config.broker_name, leases, renewing);
     Ok(Arc::new(Inner {
         runtime,
         owner,
@@ -124,6 +128,16 @@ pub async fn claim(inner: &Arc<Inner>) -> Result<(), StoreError> {
         }
     });
     Ok(())
+}
+
+/// Renews the lease of this process, over and over.
+pub async fn renew_lease(inner: &Inner) {
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        if let Err(error) = inner.leases.renew(None).await {
+            tracing::debug!(%error, "the lease is renewed later");
+        }
+    }
 }
 
 /// Renews the lease of this process, and takes the shards if they are free. Returns their owner.

@@ -25,8 +25,8 @@ pub fn application_name(owner: i64) -> String {
     format!("peeklock {owner}")
 }
 
-/// The registry as one broker sees it. Its connection belongs to the runtime of the store, so calls
-/// come from any thread.
+/// The registry as one broker sees it. Its connections belong to a runtime of their own, which
+/// neither appends nor loading delay, so calls come from any thread.
 pub struct Leases {
     broker: Arc<BrokerLease>,
     runtime: Handle,
@@ -63,10 +63,12 @@ const END_SESSIONS: &str = "
 /// owner, and the last renewal of the past owner.
 const TAKE: &str = "SELECT take_shards($1, $2, $3)";
 
-/// Gives all shards up, and then the name. Each is a transaction of its own.
+/// Gives all shards up, and then the name. Each is a transaction of its own. A renewal that arrives
+/// later changes nothing.
 const LEAVE: [&str; 2] = [
     "UPDATE shards SET owner = 0 WHERE owner = $1",
-    "UPDATE brokers SET ends = clock_timestamp() WHERE incarnation = $1",
+    "UPDATE brokers SET ends = clock_timestamp(), renewal = 9223372036854775807 \
+        WHERE incarnation = $1",
 ];
 
 /// Part of a lease after which a renewal without an answer is given up, with its connection.
@@ -77,7 +79,7 @@ impl Leases {
         connector: &Arc<Connector>,
         name: &str,
         (owner, lease): (i64, Duration),
-        runtime: &Handle,
+        runtime: Handle,
     ) -> Self {
         let broker = Arc::new(BrokerLease {
             renewals: Session::new(connector),
@@ -88,7 +90,7 @@ impl Leases {
             has_entered: AtomicBool::new(false),
             last_renewal: AtomicI64::new(0),
         });
-        Self { broker, runtime: runtime.clone() }
+        Self { broker, runtime }
     }
 
     /// Gives the shards and the name up. A lease that cannot be ended is over after its time.
@@ -99,7 +101,7 @@ impl Leases {
         self.broker.renewals.close().await;
     }
 
-    /// Runs a call on the runtime of the store, also without the caller.
+    /// Runs a call on the runtime of the leases, also without the caller.
     async fn run<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -270,6 +270,18 @@ fn late_renewal_changes_nothing() {
     assert!(matches!(view.owner, Owned::Other { has_ended: false, .. }), "{view:?}");
 }
 
+/// CLU-16, CLU-19: a renewal that the server carries out after the broker has left brings its lease
+/// not back, so that its name is free at once.
+#[test]
+fn late_renewal_of_a_closed_broker_changes_nothing() {
+    let place = Contested::new("closed");
+    place.first.store.close().unwrap();
+    let late =
+        format!("SELECT has_lease FROM renew('first', {}, false, 1, 5, 99)", place.numbers[1]);
+    assert_eq!(place.server.ask(&late), "f");
+    assert_eq!(place.second.owner().unwrap(), Owned::Nobody);
+}
+
 /// CLU-17: a broker whose row is gone gets no lease again.
 #[test]
 fn broker_without_a_row_gets_no_lease() {
