@@ -235,6 +235,8 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<End, ServeError> {
         Ok(signal) => {
             tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
             signals.exit_on_next();
+            // A suspended broker refuses the requests that the transports wait for.
+            broker.begin_stop();
             // The transports end waiting receives and let settlements finish, so the broker itself
             // needs no grace.
             stop(transports, GRACE).await;

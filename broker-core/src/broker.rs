@@ -171,15 +171,53 @@ impl Broker {
         self.find_at(&Node::Entity, path)
     }
 
-    /// As [`Broker::find`], but waits for a creation that is being stored (ENT-32).
+    /// As [`Broker::find`], but waits for a creation that is being stored (ENT-32). A suspended
+    /// broker waits before it reports that there is no entity (CLU-17).
     pub(crate) async fn find_created(&self, path: &str) -> Result<Entity, Rejection> {
+        let found = self.find_stored(path).await;
+        if !is_absent(&found) || self.shared.tenure.is_valid() {
+            return found;
+        }
         self.shared.tenure.valid().await.map_err(Ending::refusal)?;
-        match self.find(path) {
-            Err(reason) if reason.condition() == Condition::EntityNotFound => {}
-            found => return found,
+        self.find_stored(path).await
+    }
+
+    /// As [`Broker::find_created`], but a suspended broker refuses to report that there is no
+    /// entity: a connection that asks goes on with its heartbeats (CLU-17).
+    pub(crate) async fn find_at_once(&self, path: &str) -> Result<Entity, Rejection> {
+        // A creation is not stored before the lease is renewed.
+        let found = match self.is_suspended() {
+            true => self.find(path),
+            false => self.find_stored(path).await,
+        };
+        found.map_err(|reason| self.unless_suspended(reason))
+    }
+
+    async fn find_stored(&self, path: &str) -> Result<Entity, Rejection> {
+        let found = self.find(path);
+        if !is_absent(&found) {
+            return found;
         }
         self.wait_for_creation(path).await;
         self.find(path)
+    }
+
+    /// Replaces the reason that there is no entity while the broker is suspended: another broker
+    /// may have created it.
+    pub(crate) fn unless_suspended(&self, reason: Rejection) -> Rejection {
+        let tenure = &self.shared.tenure;
+        if reason.condition() != Condition::EntityNotFound || tenure.is_valid() {
+            return reason;
+        }
+        tenure.ending().map_or_else(
+            || {
+                Rejection::server_busy(
+                    "the broker cannot renew its lease in the database, and does not know at \
+                     present whether the entity exists; try again",
+                )
+            },
+            Ending::refusal,
+        )
     }
 
     /// As [`Broker::entity`], but waits for a creation that is being stored (ENT-32).
@@ -487,6 +525,15 @@ impl Broker {
         self.shared.health.failed().await
     }
 
+    /// Announces that the broker stops soon: a suspension, now or later, ends its lease, and
+    /// requests that wait for its end are refused. Call it before the transports are stopped, which
+    /// may wait for these requests.
+    pub fn begin_stop(&self) {
+        if let Some(keeper) = &self.shared.keeper {
+            keeper.begin_stop();
+        }
+    }
+
     /// Stops the broker. Waiting receives end without messages. Settlements continue until no
     /// message or session is locked and no send waits for room, for at most `grace`. Then every
     /// entity is closed with its durable state. No delivery count is raised (SET-31). Stop the
@@ -498,9 +545,7 @@ impl Broker {
         let grace = grace.into();
         let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return Ok(()) };
-        if let Some(keeper) = &self.shared.keeper {
-            keeper.begin_stop();
-        }
+        self.begin_stop();
         if let Some(jobs) = &self.shared.jobs {
             jobs.end().await;
         }
@@ -542,6 +587,10 @@ impl Broker {
             self.engine.end.notify_one();
         }
     }
+}
+
+fn is_absent(found: &Result<Entity, Rejection>) -> bool {
+    found.as_ref().is_err_and(|reason| reason.condition() == Condition::EntityNotFound)
 }
 
 fn stopped() -> Rejection {

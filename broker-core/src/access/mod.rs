@@ -235,15 +235,16 @@ impl Access {
     /// Call it before any other work for a request, such as reading its body. Security does not
     /// depend on this call: the operation checks the remembered grant again.
     ///
-    /// While the broker is suspended, it waits.
+    /// While the broker is suspended, it waits, except for [`Action::End`]: connections present
+    /// tokens, and their heartbeats go on (CLU-17).
     ///
     /// # Errors
     /// `Unauthorized`; `ServerBusy` if another broker serves the namespace now.
     pub async fn allow(&self, action: Action, path: &str) -> Result<String, BrokerError> {
         let resource = canonical(path);
         self.pass(&resource, action).await?;
-        // Metrics are about the broker.
-        if action != Action::ReadMetrics {
+        // Metrics are about the broker, and `End` only proves a token.
+        if !matches!(action, Action::ReadMetrics | Action::End) {
             self.wait_for_tenure(&resource).await?;
         }
         Ok(resource)
@@ -335,11 +336,17 @@ impl Access {
     /// authorizer and for an entity that is being created.
     ///
     /// # Errors
-    /// `Unauthorized`, `EntityNotFound`.
+    /// `Unauthorized`, `EntityNotFound`; `ServerBusy` for an unknown entity while the broker is
+    /// suspended.
     pub async fn entity(&self, path: &str, purpose: Action) -> Result<Entity, BrokerError> {
         let resource = canonical(path);
         let pass = self.pass(&resource, purpose).await?;
-        Ok(self.broker.created_entity(&resource).await?.with_pass(pass))
+        Ok(self.known_entity(&resource).await?.with_pass(pass))
+    }
+
+    async fn known_entity(&self, resource: &str) -> Result<Entity, BrokerError> {
+        let found = self.broker.find_at_once(resource).await;
+        found.map_err(|rejection| self.broker.refuse(rejection, resource))
     }
 
     /// As [`Access::entity`], for callers that cannot wait.
@@ -383,8 +390,11 @@ impl Access {
         via: &Entity,
     ) -> Result<(Entity, Arc<str>), BrokerError> {
         let pass = self.pass(&canonical(path), Action::BeSentTo).await?;
-        self.broker.wait_for_creation(path).await;
+        if !self.broker.is_suspended() {
+            self.broker.wait_for_creation(path).await;
+        }
         let found = self.broker.find_destination(path, via);
+        let found = found.map_err(|reason| self.broker.unless_suspended(reason));
         let destination = found.map_err(|rejection| self.broker.refuse(rejection, path))?;
         let entitlement = pass.map(|pass| Arc::clone(&pass.entitlement));
         let via_grant = ViaGrant::new(Arc::clone(&destination), entitlement);
@@ -419,7 +429,7 @@ impl Access {
     /// `EntityNotFound`; `Unauthorized` for a principal whose credentials are refused.
     pub async fn entity_of_a_transaction(&self, path: &str) -> Result<Entity, Rejection> {
         let pass = self.pass_to_root(path).await?;
-        Ok(self.broker.find_created(path).await?.with_pass(pass))
+        Ok(self.broker.find_at_once(path).await?.with_pass(pass))
     }
 
     /// Returns a handle on an entity or sub-queue for the first of several purposes that is
@@ -437,7 +447,7 @@ impl Access {
         for purpose in purposes {
             match self.check_action(*purpose, &resource).await {
                 Ok(pass) => {
-                    return Ok(self.broker.created_entity(&resource).await?.with_pass(pass));
+                    return Ok(self.known_entity(&resource).await?.with_pass(pass));
                 }
                 Err(rejection) => refused = refused.or(Some(rejection)),
             }

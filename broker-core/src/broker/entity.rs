@@ -142,7 +142,7 @@ impl Entity {
             Some(pass) => pass.issuer.pass_to_root(&path).await?,
             None => None,
         };
-        Ok(self.handle.broker.find_created(&path).await?.with_pass(pass))
+        Ok(self.handle.broker.find_at_once(&path).await?.with_pass(pass))
     }
 
     /// Returns this handle for the holder of a session. `session_entrance` came with the session:

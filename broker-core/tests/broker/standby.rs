@@ -9,6 +9,7 @@ use peeklock_core::clock::{ManualClock, boot_time};
 use peeklock_core::cluster::ownership::LeaseTimes;
 use peeklock_core::command::{Command, Outcome, Settlement};
 use peeklock_core::condition::Condition;
+use peeklock_core::contract::{Action, Principal};
 use peeklock_core::description::{EntityKind, QueueUpdate};
 use peeklock_core::error::BrokerError;
 use peeklock_core::management::{Management, Page};
@@ -207,8 +208,38 @@ async fn suspended_broker_stops() {
         let broker = broker.clone();
         tokio::spawn(async move { send(&broker).await })
     };
+    broker.begin_stop();
+    assert!(waiting.await.unwrap().is_err(), "transports that stop first may wait for it");
     broker.stop(Duration::ZERO).await.ok();
-    assert!(waiting.await.unwrap().is_err());
+}
+
+/// CLU-17: a suspended broker finds entities for connections without a wait, and takes tokens. It
+/// does not report that an entity is missing, since another owner may have created it.
+#[tokio::test]
+async fn suspended_broker_finds_entities_for_connections() {
+    let (member, started) = Place::new().join("only", SHORT);
+    let broker = started.await.unwrap();
+    broker.create_queue("queue", QueueUpdate::default()).await.unwrap();
+    member.cut_off(true);
+    until(|| broker.is_suspended()).await;
+    let access = broker.access(Principal::anonymous());
+    access.entity("queue", Action::Send).await.unwrap();
+    access.allow(Action::End, "queue").await.unwrap();
+    let via = access.entity("queue", Action::SendVia).await.unwrap();
+    let refused = [
+        access.entity("absent", Action::Send).await.err(),
+        access.entity_for_any("absent", &[Action::Send]).await.err(),
+        access.transfer_destination("absent", &via).await.err(),
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap().condition(), Condition::ServerBusy);
+    }
+    assert!(broker.is_suspended());
+    member.cut_off(false);
+    until(|| !broker.is_suspended()).await;
+    let refused = access.entity("absent", Action::Send).await.err();
+    assert_eq!(refused.unwrap().condition(), Condition::EntityNotFound);
+    broker.stop(Duration::ZERO).await.unwrap();
 }
 
 /// CLU-19: a broker that starts again under the name of the owner, after that owner's lease, waits

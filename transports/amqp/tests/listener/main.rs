@@ -33,6 +33,7 @@ mod rights;
 mod sending;
 mod server;
 mod sessions;
+mod suspended;
 mod tokens;
 mod transactions;
 mod types;

@@ -91,7 +91,7 @@ impl Issued {
 }
 
 /// Puts a token; returns the reply.
-async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
+pub async fn put(client: &mut Client, audience: &str, token: &str, id: MessageId) -> Content {
     client.send(0, 0, true, request(audience, token, id).as_bytes()).await;
     let (transfer, reply) = client.message().await;
     // AMQP-19: the first transfer has all of these.
