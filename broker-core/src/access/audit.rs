@@ -38,7 +38,7 @@ use crate::path::subscription_path;
 use crate::search::SearchStep;
 
 /// Action of a management request; none if it is not recorded.
-const fn of_management(request: &Management) -> Option<AuditedAction> {
+pub(super) const fn of_management(request: &Management) -> Option<AuditedAction> {
     Some(match request {
         Management::CreateQueue(_)
         | Management::CreateTopic(_)

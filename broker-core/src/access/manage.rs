@@ -1,7 +1,7 @@
 //! Management with rights (SEC-05, SEC-06, FWD-05): every transport and the clients of this process
 //! make their requests here. The methods of [`Broker`](crate::Broker) describe the operations.
 
-use super::audit::end_of_management;
+use super::audit::{end_of_management, of_management};
 use super::list::EntityListing;
 use super::{Access, declare};
 use crate::call::BoxFuture;
@@ -160,14 +160,25 @@ impl Access {
     }
 }
 
+/// Whether the answer to a request rests on the memory of the broker. Answers about changes, which
+/// the audit trail records, rest on an append that was confirmed.
+const fn is_question(request: &Management) -> bool {
+    of_management(request).is_none() || matches!(request, Management::PolicyKeys(_))
+}
+
 impl AllowedRequest {
     /// Carries the request out, with entries in the audit trail.
     pub(super) async fn carry_out(self) -> Result<Managed, BrokerError> {
         self.access.wait_for_tenure(&self.path).await?;
         let mut audited = self.access.audit_management(&self.path, &self.request).await?;
+        let asked = is_question(&self.request).then(|| (self.access.clone(), self.path.clone()));
         let outcome = Box::pin(self.carry_out_unaudited()).await;
         let end = end_of_management(&mut audited, &outcome);
         audited.end_with(end).await;
+        // The lease may have ended, or the process been stopped, while the answer was made.
+        if let Some((access, path)) = asked {
+            access.wait_for_tenure(&path).await?;
+        }
         outcome
     }
 

@@ -308,6 +308,8 @@ impl Search {
                 Some(SearchEnd { bound, groups })
             }
         };
+        // Counts of the page rest on the memory of the broker (CLU-17).
+        access.wait_for_tenure("").await?;
         Ok(SearchPage { search: self.id, hits, progress, end })
     }
 

@@ -99,6 +99,8 @@ impl Access {
                 () = clock.sleep_until(until) => {}
             }
         }
+        // A page rests on the memory of the broker (CLU-17).
+        self.wait_for_tenure("").await?;
         let BufferedMessages { messages, omitted } = buffer.take(clock.now());
         let mut page = TapPage { tap: buffer.id, heads: Vec::new(), omitted };
         let mut holders = Holders::of(&self.broker);

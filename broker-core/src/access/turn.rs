@@ -153,7 +153,11 @@ impl InTurn {
     /// # Errors
     /// The errors of [`InTurn::carry_out`]; `InternalError` if the request is not a list.
     pub fn page(&self, skip: usize, top: usize) -> BoxFuture<'_, Result<Managed, BrokerError>> {
-        Box::pin(self.make(self.judged.page(skip, top)))
+        Box::pin(async move {
+            let page = self.make(self.judged.page(skip, top)).await?;
+            self.judged.access.wait_for_tenure(&self.judged.path).await?;
+            Ok(page)
+        })
     }
 
     /// Makes an answer of several pages in the time of this turn.

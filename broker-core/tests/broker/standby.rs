@@ -242,6 +242,30 @@ async fn suspended_broker_finds_entities_for_connections() {
     broker.stop(Duration::ZERO).await.unwrap();
 }
 
+/// CLU-17: pages of a list of entities over the end of a lease are answered after the next renewal.
+#[tokio::test]
+async fn list_over_the_end_of_a_lease_waits() {
+    let (member, started) = Place::new().join("only", SHORT);
+    let broker = started.await.unwrap();
+    for path in ["a", "b"] {
+        broker.create_queue(path, QueueUpdate::default()).await.unwrap();
+    }
+    let first = Page { skip: 0, top: Some(1) };
+    let paths = Management::Paths(EntityKind::Queue, first);
+    // The right to list is checked before the lease ends.
+    let turn = broker.full_access().turn_at("", paths).await.unwrap();
+    assert!(turn.page(0, 1).await.is_ok());
+    member.cut_off(true);
+    until(|| broker.is_suspended()).await;
+    let next = tokio::spawn(async move { turn.page(1, 1).await.map(drop) });
+    let since = boot_time();
+    until(|| boot_time() > since.plus(TimeSpan::from_ms(200))).await;
+    assert!(!next.is_finished());
+    member.cut_off(false);
+    next.await.unwrap().unwrap();
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
 /// CLU-19: a broker that starts again under the name of the owner, after that owner's lease, waits
 /// for no other lease.
 #[tokio::test]
