@@ -436,6 +436,7 @@ impl BrokerBuilder {
         let engine = Arc::new(Engine { end: Notify::new(), thread: Mutex::new(None) });
         let (started, start) = oneshot::channel();
         let (opened, open) = oneshot::channel();
+        let mut unfinished = UnfinishedStart(Some((Arc::clone(&shared), Arc::clone(&engine))));
         let parts = (Arc::clone(&shared), Arc::clone(&engine), loaded, arbiter_count.max(1));
         let thread = std::thread::Builder::new()
             .name("peeklock".to_owned())
@@ -447,6 +448,7 @@ impl BrokerBuilder {
         let ended = || StartError::Threads("the broker's thread ended".to_owned());
         let namespace = start.await.map_err(|_| ended())??;
         open.await.map_err(|_| ended())?;
+        unfinished.0 = None;
         let broker = Broker { shared, namespace, engine, management_place: None };
         if let Some(jobs) = &self.jobs
             && let Err(error) = jobs.begin(broker.clone())
@@ -455,6 +457,20 @@ impl BrokerBuilder {
             return Err(StartError::Threads(error.to_string()));
         }
         Ok(broker)
+    }
+}
+
+/// A start that may be given up while the threads of the broker open its entities. Then nobody has a
+/// handle on the broker, and its lease must end.
+struct UnfinishedStart(Option<(Arc<Shared>, Arc<Engine>)>);
+
+impl Drop for UnfinishedStart {
+    fn drop(&mut self) {
+        let Some((shared, engine)) = self.0.take() else { return };
+        if let Some(keeper) = &shared.keeper {
+            keeper.abandon();
+        }
+        engine.end.notify_one();
     }
 }
 
