@@ -51,6 +51,8 @@ use supervisor::TimeExtension;
 const GRACE: Duration = Duration::from_secs(5);
 /// Grace after a failure of the broker, when few requests can still succeed.
 const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Pause before a broker that was too late starts again as a standby.
+const PAUSE_BEFORE_START: Duration = Duration::from_secs(1);
 /// Number of memory consumers in a warning, the largest first.
 const BUDGET_ROWS_MAX: usize = 4;
 
@@ -208,7 +210,9 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<End, ServeError> {
                 tracing::warn!("another broker has taken over first; starting again as a standby");
                 supervisor::starting_again();
                 otlp::stop(otlp, Duration::ZERO).await;
-                return Ok(End::Lost);
+                // If the database is not as it should be, the next start ends here too.
+                let signal = signals.next_within(PAUSE_BEFORE_START).await;
+                return Ok(signal.map_or(End::Lost, |_| End::Stopped));
             }
             Err(error) => {
                 otlp::stop(otlp, Duration::ZERO).await;

@@ -2,6 +2,7 @@
 //! it.
 
 use std::io;
+use std::time::Duration;
 
 /// Exit code of a process that a second signal ends.
 const EXIT_AT_ONCE: i32 = 1;
@@ -23,6 +24,11 @@ impl Signals {
             Some(signal) => signal,
             None => std::future::pending().await,
         }
+    }
+
+    /// Waits for a signal, for at most `time`.
+    pub async fn next_within(&mut self, time: Duration) -> Option<&'static str> {
+        tokio::time::timeout(time, self.next()).await.ok()
     }
 
     /// Ends the process at the next signal, even during other work.

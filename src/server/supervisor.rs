@@ -148,7 +148,12 @@ mod notify {
 
     pub(super) fn status(activity: &str, more: Duration) {
         let more = u32::try_from(more.as_micros()).unwrap_or(u32::MAX);
-        send(&[NotifyState::Status(activity), NotifyState::ExtendTimeoutUsec(more)]);
+        // A process that was replaced while it was supervised still has its watchdog.
+        send(&[
+            NotifyState::Status(activity),
+            NotifyState::ExtendTimeoutUsec(more),
+            NotifyState::Watchdog,
+        ]);
     }
 
     pub(super) fn ready(activity: &str) {
