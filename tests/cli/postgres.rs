@@ -50,7 +50,7 @@ pub fn receive(server: &Server, numbers: std::ops::Range<u32>) {
 }
 
 /// Looks at `/readyz` until it has this status. Returns its answer.
-fn wait_for_readiness(server: &Server, status: u16) -> String {
+pub fn wait_for_readiness(server: &Server, status: u16) -> String {
     loop {
         let (found, answer) = server.get("/readyz");
         if found == status {

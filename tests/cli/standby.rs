@@ -9,12 +9,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::database::Postgres;
-use crate::postgres::{SERVE, again, config, folder, kill, receive, send};
+use crate::postgres::{SERVE, again, config, folder, kill, receive, send, wait_for_readiness};
 use crate::{FREE_PORT, Server, peeklock};
 
 /// Brokers over one database, by name.
 struct Cluster {
-    _database: Postgres,
+    database: Postgres,
     url: String,
     test: &'static str,
 }
@@ -23,7 +23,7 @@ impl Cluster {
     fn new(test: &'static str) -> Self {
         let database = Postgres::start(test);
         let url = database.database("peeklock");
-        Self { _database: database, url, test }
+        Self { database, url, test }
     }
 
     fn place(&self, name: &str) -> String {
@@ -56,6 +56,13 @@ impl Cluster {
 
     fn log(&self, name: &str) -> String {
         std::fs::read_to_string(folder(&self.place(name)).join("log")).unwrap()
+    }
+
+    /// Waits until the log of a broker has this text.
+    fn wait_for_log(&self, name: &str, text: &str) {
+        while !self.log(name).contains(text) {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -173,6 +180,30 @@ fn paused_owner_becomes_a_standby() {
     stop(first);
     let log = cluster.log("left");
     assert!(log.contains("starting again as a standby"), "{log}");
+}
+
+/// CLU-17, CLU-21: an outage of the database for two brokers changes no owner. The owner is suspended
+/// and goes on.
+#[test]
+fn outage_of_the_database_keeps_the_owner() {
+    let cluster = Cluster::new("standby-outage");
+    let first = cluster.serve("left");
+    assert_eq!(first.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    send(&first, 0..10);
+    let second = cluster.stand_by("right");
+    cluster.database.crash();
+    cluster.wait_for_log("left", "nothing leaves this broker until it is");
+    cluster.wait_for_log("right", "the lease cannot be renewed");
+    cluster.database.run("-c listen_addresses=");
+    wait_for_readiness(&first, 200);
+    cluster.wait_for_log("left", "the lease is renewed; work goes on");
+    send(&first, 10..20);
+    let (status, ready) = second.get("/readyz");
+    assert!(status == 503 && ready.contains("`left` owns the messages"), "{ready}");
+    receive(&first, 0..20);
+    stop(second);
+    stop(first);
+    assert!(!cluster.log("right").contains("taking the shards over"));
 }
 
 /// CLU-53: a signal ends a broker while its database is opened, and while it waits for its lease.
