@@ -120,6 +120,21 @@ impl Server {
         assert!(kill.unwrap().success());
     }
 
+    /// Stops all threads of the broker until `-CONT`. A busy system still runs some of them for a
+    /// while after the signal.
+    fn pause(&self) {
+        self.signal("-STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            // The name of a thread ends with the last parenthesis.
+            stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.starts_with(" T"))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Sends a request. Returns the status code and the whole answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.ask_with("", method, path, body)

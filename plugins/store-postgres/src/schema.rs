@@ -149,7 +149,7 @@ BEGIN
     RETURN true;
 END $$;";
 
-/// Makes missing tables, and changes those of the format without leases, in one transaction. Checks
+/// Makes missing tables, and changes tables of the format without leases, in one transaction. Checks
 /// the format before: tables and functions of a later format stay as they are. Returns the number of
 /// shards; none if a broker of the format without leases uses the database.
 pub async fn prepare(connection: &Connection, shard_count: u16) -> Result<Option<u16>, StoreError> {
