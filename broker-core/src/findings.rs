@@ -23,7 +23,7 @@ use crate::contract::action::Action;
 use crate::contract::auditor::{AuditPage, AuditQuery};
 use crate::description::EntityKind;
 use crate::ids::{JobId, SequenceNumber};
-use crate::jobs::{JobFacts, JobFailurePage, JobPage, JobQuery, JobSample};
+use crate::jobs::{JobExportPart, JobFacts, JobFailurePage, JobPage, JobQuery, JobSample};
 use crate::journeys::query::{Journey, JourneyQuery};
 pub use crate::message::BodyKind;
 use crate::message::Message;
@@ -81,8 +81,9 @@ pub enum Question {
     /// Reads counts, gauges and times of the entity or, without a path, of the namespace over time
     /// (CON-31). Answer: [`Found::Series`].
     Series(SeriesQuery),
-    /// Reads jobs of the namespace, one job, its samples or its failures (CON-14, CON-19). Answer:
-    /// [`Found::Jobs`], [`Found::Job`], [`Found::JobSamples`] or [`Found::JobFailures`].
+    /// Reads jobs of the namespace, one job, its samples, its failures or the file that it has
+    /// exported (CON-14, CON-19, CON-22). Answer: [`Found::Jobs`], [`Found::Job`],
+    /// [`Found::JobSamples`], [`Found::JobFailures`] or [`Found::JobExport`].
     Jobs(JobQuery),
     /// Reads entities and their destinations as nodes and edges (CON-38). Answer:
     /// [`Found::Topology`].
@@ -144,6 +145,8 @@ pub enum Found {
     JobSamples(Vec<JobSample>),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePage),
+    /// A part of the file that a job has exported.
+    JobExport(JobExportPart),
     /// Nodes and edges.
     Topology(Topology),
     /// Findings of the last check.
@@ -535,7 +538,10 @@ impl Question {
     pub(crate) const fn job(&self) -> Option<JobId> {
         match self {
             Self::Jobs(
-                JobQuery::One(job) | JobQuery::Samples(job) | JobQuery::Failures { job, .. },
+                JobQuery::One(job)
+                | JobQuery::Samples(job)
+                | JobQuery::Failures { job, .. }
+                | JobQuery::Export { job, .. },
             ) => Some(*job),
             _ => None,
         }
@@ -552,7 +558,11 @@ impl Question {
     pub const fn is_large(&self) -> bool {
         !matches!(
             self,
-            Self::SessionState { .. } | Self::Body { .. } | Self::Tap { .. } | Self::Search(_)
+            Self::SessionState { .. }
+                | Self::Body { .. }
+                | Self::Tap { .. }
+                | Self::Search(_)
+                | Self::Jobs(JobQuery::Export { .. })
         )
     }
 }

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use peeklock_model::inspect::{HeadState, HeadStates};
 use peeklock_words::search::Where;
 
@@ -55,6 +56,8 @@ pub const JOB_SAMPLE_COUNT_MAX: usize = 20;
 pub const JOB_REASON_COUNT_MAX: usize = 20;
 /// Maximum bytes of a reason in a preview. A longer one is cut.
 pub const JOB_REASON_BYTES_MAX: usize = 128;
+/// Maximum bytes of a part of an exported file.
+pub const JOB_EXPORT_PART_BYTES_MAX: u64 = 256 << 10;
 
 /// Request for a job on one entity or sub-queue.
 #[derive(Clone, PartialEq, Debug)]
@@ -130,6 +133,15 @@ pub enum JobQuery {
         /// Maximum number of failures, 1 to [`JOB_FAILURE_PAGE_MAX`].
         count_max: u32,
     },
+    /// Reads a part of the file that an ended job has exported (CON-22).
+    Export {
+        /// The job.
+        job: JobId,
+        /// Position of the first byte.
+        from: u64,
+        /// Maximum number of bytes, 1 to [`JOB_EXPORT_PART_BYTES_MAX`].
+        length: u64,
+    },
 }
 
 /// A job.
@@ -163,6 +175,8 @@ pub struct JobFacts {
     pub progress: JobProgress,
     /// Instant until which the ended job can be undone.
     pub undo_until: Option<Timestamp>,
+    /// Bytes of the file that the ended job has exported; none if it has none, or none any more.
+    pub export_bytes: Option<u64>,
 }
 
 /// State of a job.
@@ -248,6 +262,8 @@ pub fn expected_result(
     breaks_locks: bool,
 ) -> Option<ActResult> {
     let is_state_right = match (deed, state) {
+        // It reads the message.
+        (Deed::Export(_), _) => true,
         (_, HeadState::Transferring) => return Some(ActResult::Busy),
         (_, HeadState::Locked) if !breaks_locks => return Some(ActResult::Locked),
         (Deed::Delete | Deed::PutBack(_), _) => true,
@@ -288,6 +304,17 @@ pub struct JobFailurePage {
     pub total: u64,
     /// Number of failures before the next page.
     pub next: Option<u32>,
+}
+
+/// Part of the file that a job has exported.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobExportPart {
+    /// Bytes of the whole file.
+    pub length: u64,
+    /// Position of the first byte.
+    pub from: u64,
+    /// The bytes; empty only at the end of the file.
+    pub bytes: Bytes,
 }
 
 impl JobState {
@@ -375,7 +402,8 @@ impl JobDraft {
                 | Deed::Undefer
                 | Deed::Reschedule(_)
                 | Deed::Resubmit { .. }
-                | Deed::Move { .. },
+                | Deed::Move { .. }
+                | Deed::Export(_),
                 _,
             ) => return Ok(()),
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use peeklock::command::{ActResult, BodyEdit, Deed, Edit, NewInstant};
+use peeklock::command::{ActResult, BodyEdit, Deed, Edit, ExportForm, NewInstant};
 use peeklock::error::Rejection;
 use peeklock::inspect::{BodyChange, check_body};
 use peeklock::message::{Body, Message, Overlay};
@@ -104,6 +104,8 @@ pub fn deed_text(deed: &Deed) -> String {
         Deed::DeadLetter { reason: None, .. } => "dead-letter".to_owned(),
         Deed::Undefer => "undefer".to_owned(),
         Deed::PutBack(put_back) => format!("put back, undoing {}", put_back.undone),
+        Deed::Export(ExportForm::Ndjson) => "export".to_owned(),
+        Deed::Export(ExportForm::Csv) => "export as CSV".to_owned(),
         Deed::Reschedule(NewInstant::At(at)) => format!("reschedule to {}", instant(*at)),
         Deed::Reschedule(NewInstant::Later(by)) => format!("reschedule {by} later"),
         Deed::Reschedule(NewInstant::Earlier(by)) => format!("reschedule {by} earlier"),
@@ -137,7 +139,7 @@ pub const fn problem(result: ActResult) -> &'static str {
         ActResult::Duplicate => {
             "the destination has or had its message id; --new-id sends it with a new one"
         }
-        ActResult::Refused => "the destination does not take it",
+        ActResult::Refused => "the destination does not take it, or the store cannot read it",
         ActResult::NotJson => {
             "the patch does not apply: its body is not JSON of at most 256 KiB and 128 levels, is \
              compressed, or has a patched member twice; --body replaces it"

@@ -1,32 +1,34 @@
 //! `peeklock job`: an operator changes many messages in a job of the broker (CON-12 to CON-19).
-//! `cli.rs` dispatches to it; `job/list.rs` lists jobs, and
-//! `job/messages.rs` messages of a job.
+//! `cli.rs` dispatches to it; `job/selection.rs` has the flags that select messages, `job/list.rs`
+//! lists jobs, `job/messages.rs` messages of a job, and `job/export.rs` exports messages.
 
+mod export;
 mod list;
 mod messages;
+mod selection;
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::BinaryBytes;
 use peeklock::command::Deed;
-use peeklock::ids::{JobId, SequenceNumber};
+use peeklock::ids::JobId;
 use peeklock::inspect::{
-    HeadState, HeadStates, JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft, JobFacts, JobPreview,
-    JobSelection, JobState, Where,
+    JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft, JobFacts, JobPreview, JobState,
 };
-use peeklock::path::dead_letter_path;
 use peeklock::time::TimeSpan;
 use peeklock_json::{JobStateName, JobView, JsonName as _};
 
-use super::arguments::{When, new_instant, sequence_number, span_of, when};
+use super::arguments::{When, new_instant, span_of, when};
 use super::connect::{CommandConnection, Common, Output, Patience};
 use super::deed::{EditFlags, deed_text, problem};
-use super::inspect::{Rows, State};
+use super::inspect::Rows;
 use super::message::{counted, instant};
 use super::search::where_help;
 use super::terminal::{Bar, note, object, sheet};
 use super::{Failure, exit};
+use export::{DownloadFlags, EXPORT_HELP, ExportFlags, export_form};
+use selection::SelectionFlags;
 
 /// Time until the second look at a job; it doubles up to [`LOOK_EVERY`].
 const LOOK_FIRST: Duration = Duration::from_millis(15);
@@ -62,6 +64,7 @@ Examples:
   peeklock job create orders move --where 'subject=return' --to returns
   peeklock job create orders -d resubmit --where '' --merge-patch '{\"currency\":\"EUR\"}'
   peeklock job create orders delete --where '' --start       without a look at the preview
+  peeklock job create orders -d export --where '' --csv --start
 
 ",
     where_help!(),
@@ -115,6 +118,12 @@ pub enum JobCommand {
     /// List the messages that a job has left alone, with the reasons
     #[command(after_help = HELP)]
     Failures(JobFlags),
+    /// Export messages to a file with a job: select, start, wait and download
+    #[command(after_help = EXPORT_HELP)]
+    Export(ExportFlags),
+    /// Download the file that a job with the change `export` has made
+    #[command(after_help = EXPORT_HELP)]
+    Download(DownloadFlags),
 }
 
 #[derive(Args)]
@@ -123,26 +132,8 @@ pub struct CreateFlags {
     entity: String,
     /// Change of each message
     deed: DeedName,
-    /// Take messages of the dead-letter queue
-    #[arg(short, long)]
-    dead_letter: bool,
-    /// Take messages that meet these conditions; an empty text takes all
-    #[arg(
-        long = "where",
-        value_name = "WHERE",
-        conflicts_with = "number",
-        required_unless_present = "number"
-    )]
-    conditions: Option<String>,
-    /// Take only messages in these states
-    #[arg(long, value_name = "STATE", value_delimiter = ',', conflicts_with = "number")]
-    state: Vec<State>,
-    /// Take at most this many messages, those with the lowest numbers [default: 100,000]
-    #[arg(short = 'n', long, value_name = "N", conflicts_with = "number")]
-    count: Option<u32>,
-    /// Take the message with this sequence number; up to 10,000 times
-    #[arg(long, value_name = "NUMBER", value_parser = sequence_number)]
-    number: Vec<u64>,
+    #[command(flatten)]
+    selection: SelectionFlags,
     /// Break the locks of receivers, except in sessions, without counting deliveries as failed
     #[arg(long)]
     break_locks: bool,
@@ -178,6 +169,9 @@ pub struct CreateFlags {
     to: Option<String>,
     #[command(flatten)]
     edit: EditFlags,
+    /// Write a table of the messages without their bodies as CSV, for export
+    #[arg(long)]
+    csv: bool,
     /// Start the job when its preview is ready, and wait for its end
     #[arg(long)]
     start: bool,
@@ -199,6 +193,8 @@ enum DeedName {
     Resubmit,
     /// Move active messages to another queue, topic or subscription
     Move,
+    /// Write messages in any state to a file of the broker, and change nothing
+    Export,
 }
 
 #[derive(Args)]
@@ -299,6 +295,12 @@ pub fn run(command: &JobCommand) -> Result<(), Failure> {
         JobCommand::Failures(flags) => flags
             .common
             .run(Patience::Limited, async |session| messages::failures(flags, session).await),
+        JobCommand::Export(flags) => flags
+            .common
+            .run(Patience::Limited, async |session| export::export(flags, session).await),
+        JobCommand::Download(flags) => flags
+            .common
+            .run(Patience::Limited, async |session| export::download(flags, session).await),
     }
 }
 
@@ -324,8 +326,12 @@ impl CreateFlags {
                     .to_owned(),
             ));
         }
+        if self.csv && self.deed != DeedName::Export {
+            return Err(Failure::usage("--csv is for export".to_owned()));
+        }
         let (to, edit) = (self.to.as_deref().map(Into::into), self.edit.edit()?);
         Ok(match self.deed {
+            DeedName::Export => Deed::Export(export_form(self.csv)),
             DeedName::Resubmit => Deed::Resubmit { to, edit },
             DeedName::Move => {
                 let to = to.ok_or_else(|| {
@@ -348,23 +354,8 @@ impl CreateFlags {
     }
 
     fn draft(&self, session: &CommandConnection) -> Result<JobDraft, Failure> {
-        let selection = match &self.conditions {
-            None => {
-                JobSelection::Numbers(self.number.iter().copied().map(SequenceNumber).collect())
-            }
-            Some(line) => {
-                let conditions = Where::parse(line, session.client.now());
-                let states: HeadStates = self.state.iter().copied().map(HeadState::from).collect();
-                JobSelection::Matching {
-                    states: if states.is_empty() { HeadStates::ALL } else { states },
-                    conditions: conditions
-                        .map_err(|rejection| Failure::usage(rejection.detail().to_owned()))?,
-                    count_max: self.count,
-                }
-            }
-        };
         Ok(JobDraft {
-            selection,
+            selection: self.selection.selection(session)?,
             deed: self.deed(session)?,
             breaks_locks: self.break_locks,
             rate: self.rate,
@@ -374,8 +365,7 @@ impl CreateFlags {
 }
 
 async fn create(flags: &CreateFlags, session: &CommandConnection) -> Result<(), Failure> {
-    let path =
-        if flags.dead_letter { dead_letter_path(&flags.entity) } else { flags.entity.clone() };
+    let path = flags.selection.path(&flags.entity);
     let job = select(session, &path, flags.draft(session)?).await?;
     let Some(preview) = &job.preview else {
         // The selection has failed or was cancelled.
@@ -419,6 +409,18 @@ pub async fn select(
 /// Whether a started job continues by itself.
 pub const fn works(job: &JobFacts) -> bool {
     matches!(job.state, JobState::Waiting | JobState::Running)
+}
+
+/// Failure of a job that did not try all messages.
+pub fn failure_of(job: &JobFacts) -> Failure {
+    let state = match job.state {
+        JobState::Paused => "is paused",
+        JobState::Cancelled => "was cancelled",
+        _ => "has failed",
+    };
+    let why = job.problem.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let (id, code) = (job.id, exit::IN_PART);
+    Failure::ended(code, format!("job {id} {state}{why}; `peeklock job show {id}` shows it"))
 }
 
 /// The end of a watch.
@@ -470,14 +472,19 @@ async fn end(
         return show(session, output, job);
     }
     let total = job.preview.as_ref().map(|preview| preview.count);
-    match watch(session, job, "changing", total, works).await? {
+    let label = if matches!(job.deed, Deed::Export(_)) { "exporting" } else { "changing" };
+    match watch(session, job, label, total, works).await? {
         Watched::Interrupted(job) => {
             note(&format!("the job goes on; `peeklock job cancel {}` ends it", job.id));
             Err(Failure::Reported(exit::INTERRUPTED))
         }
         Watched::Reached(job) => {
             let (id, state, progress) = (job.id, job.state, job.progress);
+            let has_file = job.export_bytes.is_some();
             show(session, output, job)?;
+            if has_file && output == Output::Table {
+                note(&format!("`peeklock job download {id} --to FILE` writes the file"));
+            }
             if progress.failed > 0 && output == Output::Table {
                 note(&format!("`peeklock job failures {id}` lists the messages that stay"));
             }
@@ -514,7 +521,11 @@ fn show(session: &CommandConnection, output: Output, job: JobFacts) -> Result<()
         }
         if job.state == JobState::Ready {
             let can = job.preview.as_ref().is_some_and(|preview| preview.can_be_undone);
-            let undo = if can { "possible for 24 h after the end" } else { "not possible" };
+            let undo = match (&job.deed, can) {
+                (Deed::Export(_), _) => "not needed, since nothing changes",
+                (_, true) => "possible for 24 h after the end",
+                (_, false) => "not possible",
+            };
             rows.push(("undo", undo.to_owned()));
             rows.push(("digest", JobId(digest.0).to_string()));
         }
@@ -533,6 +544,9 @@ fn show(session: &CommandConnection, output: Output, job: JobFacts) -> Result<()
         let progress = &job.progress;
         rows.push(("done", counted(progress.done, "message")));
         rows.push(("left alone", counted(progress.failed, "message")));
+    }
+    if let Some(bytes) = job.export_bytes {
+        rows.push(("file", BinaryBytes(bytes).to_string()));
     }
     session.out.print(&sheet(&rows, &session.out))
 }

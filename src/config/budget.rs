@@ -182,6 +182,7 @@ impl Config {
             ),
         };
         let undo = if on_disk { 0 } else { Operations::UNDO_MEMORY_MAX };
+        let exports = if on_disk { 0 } else { Operations::EXPORT_MEMORY_MAX };
         let trail = if on_disk { 0 } else { MemoryTrail::BYTES_MAX as u64 };
         let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
         let journeys = JourneysConfig::default().bytes_max();
@@ -236,6 +237,7 @@ impl Config {
             Row::fixed("audit trail of an ephemeral broker", trail),
             Row::fixed("jobs of operators", Operations::BYTES_MAX),
             Row::fixed("messages of jobs that can be undone, of an ephemeral broker", undo),
+            Row::fixed("files of exports, of an ephemeral broker", exports),
             Row::fixed("names of clients whose links have ended", ENDED_CLIENTS_BYTES),
             Row::fixed("data waiting for the disk", unstored_bytes),
             Row::shared("content cache", cache, cache_bytes),

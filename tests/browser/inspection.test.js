@@ -245,6 +245,34 @@ test("a job changes the messages of its preview", async (t) => {
   await assert.rejects(holders.controlJob(id, { cancel: {} }), refusedAs("InvalidOperation"));
 });
 
+// CON-22
+test("a job exports messages to a file that is read in parts", async (t) => {
+  const connection = await connected(t);
+  const path = await queue(connection);
+  await connection.sender(path).sendBatch(["one", "two"]);
+  const { holders, inspection } = connection;
+  const until = async (id, state) => {
+    for (;;) {
+      const job = await inspection.job(id);
+      if (job.state === state) {
+        return job;
+      }
+    }
+  };
+  const { job: id } = await holders.createJob(path, { where: "", deed: { export: {} } });
+  const { preview } = await until(id, "ready");
+  await assert.rejects(inspection.jobExport(id), refusedAs("InvalidOperation"));
+  await holders.controlJob(id, { start: { digest: preview.digest } });
+  const done = await until(id, "done");
+  assert.deepEqual([done.done, done.deed], [2, { export: { form: "ndjson" } }]);
+  const [head, tail] = [await inspection.jobExport(id, { length: 10 }), await inspection.jobExport(id, { from: 10 })];
+  assert.deepEqual([head.size, head.from, head.bytes.length, tail.from], [done.exportBytes, 0, 10, 10]);
+  const text = new TextDecoder().decode(head.bytes) + new TextDecoder().decode(tail.bytes);
+  const lines = text.trimEnd().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines.map(({ body, sequenceNumber }) => [body, sequenceNumber]), [["one", 1], ["two", 2]]);
+  await assert.rejects(holders.controlJob(id, { undo: {} }), refusedAs("InvalidOperation"));
+});
+
 // CON-26, CON-27
 test("a session is broken, and its state is set while nobody holds it", async (t) => {
   const [connection, other] = [await connected(t), await connected(t)];

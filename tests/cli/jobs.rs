@@ -210,6 +210,129 @@ fn a_job_is_undone_over_kills() {
     assert_eq!(server.stop("-TERM").0, 0);
 }
 
+/// CON-15, CON-22, CON-80: over kills an export has each message once. Its file is downloaded over
+/// HTTP as a stream that no browser shows as a document (CON-69).
+#[test]
+fn messages_are_exported_over_kills() {
+    let test = "jobs-export-killed";
+    let mut server = Server::start(peeklock(test, "", SERVE));
+    let size = json!({ "maxSizeInMegabytes": 1024 });
+    assert_eq!(ask(&server, "PUT", "/queues/q", &size).0, 201);
+    let body = "x".repeat(300);
+    for _ in 0..MESSAGES / 100 {
+        let batch = json!({ "messages": vec![json!({ "body": body }); 100] });
+        assert_eq!(ask(&server, "POST", "/queues/q/messages/batch", &batch).0, 201);
+    }
+    let draft = json!({ "where": "", "deed": { "export": {} }, "rate": 1_000 });
+    let (status, made) = ask(&server, "POST", "/queues/q/jobs", &draft);
+    assert_eq!((status, &made["deed"]["export"]["form"]), (201, &json!("ndjson")), "{made}");
+    let id = made["job"].as_str().unwrap().to_owned();
+    let ready = wait(&server, &id, |job| job["state"] == "ready");
+    let start = json!({ "digest": ready["preview"]["digest"] });
+    assert_eq!(ask(&server, "POST", &format!("/jobs/{id}/start"), &start).0, 200);
+    let export = format!("/jobs/{id}/export");
+    for step in 1..=(MESSAGES / 250) as u64 {
+        let tried = |job: &Value| job["tried"].as_u64() >= Some((step - 1) * 250);
+        if is_done(&wait(&server, &id, tried)) {
+            break;
+        }
+        for _ in 0..step * 3 {
+            self::job(&server, &id);
+        }
+        drop(server);
+        server = restarted(test);
+    }
+    let done = wait(&server, &id, is_done);
+    assert_eq!(done["done"].as_u64(), Some(MESSAGES as u64), "{done}");
+    let bytes = done["exportBytes"].as_u64().unwrap();
+    assert!(bytes > 1 << 20, "{bytes}");
+    let (status, answer) = server.ask_with("", "GET", &format!("/$api/v1{export}"), "");
+    let (head, file) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!((status, file.len() as u64), (200, bytes), "{head}");
+    let head = head.to_lowercase();
+    for line in
+        ["application/octet-stream", "attachment", "content-security-policy: sandbox", "no-store"]
+    {
+        assert!(head.contains(line), "{line}: {head}");
+    }
+    let lines = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let numbers = lines.map(|line| {
+        assert_eq!(line["body"], body);
+        line["sequenceNumber"].as_u64().unwrap()
+    });
+    assert!(numbers.eq(1..=MESSAGES as u64));
+    // A browser gets an address for one use (CON-71).
+    let (status, download) =
+        ask(&server, "POST", "/downloads", &json!({ "path": export.trim_start_matches('/') }));
+    assert_eq!(status, 201, "{download}");
+    let address = format!("/$api/v1/{}", download["path"].as_str().unwrap());
+    let (status, again) = server.ask_with("", "GET", &address, "");
+    assert_eq!((status, again.split_once("\r\n\r\n").unwrap().1 == file), (200, true));
+    assert_eq!(server.ask_with("", "GET", &address, "").0, 404);
+    assert_eq!(ask(&server, "POST", &format!("/jobs/{id}/undo"), &Value::Null).0, 400);
+    assert_eq!(server.stop("-TERM").0, 0);
+}
+
+/// CON-22, CON-41: the commands export messages to a file that `send` reads, and keep a present one.
+#[test]
+fn the_commands_export_messages() {
+    let mut server = Server::start(peeklock("jobs-export", "", SERVE));
+    let url = server.websocket();
+    for queue in ["q", "copy"] {
+        assert_eq!(ask(&server, "PUT", &format!("/queues/{queue}"), &json!({})).0, 201);
+    }
+    for subject in ["a", "=b", "a"] {
+        let message = json!({ "body": "two", "subject": subject, "messageId": "m" });
+        assert_eq!(ask(&server, "POST", "/queues/q/messages", &message).0, 201);
+    }
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+        command.args(arguments).args(["--url", &url]).current_dir(folder("jobs-export"));
+        run(command)
+    };
+    let export = ["job", "export", "q", "--where", "subject=a", "--to", "a.ndjson"];
+    let (code, out, error) = command(&export);
+    assert!(code == 0 && out.is_empty() && error.contains("exported 2 messages"), "{out} {error}");
+    let path = folder("jobs-export").join("a.ndjson");
+    let file = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(file.lines().count(), 2);
+    // The file that is there is kept.
+    let (code, _, error) = command(&export);
+    assert!(code == 2 && error.contains("cannot be created"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), file);
+    let mut send = Command::new(env!("CARGO_BIN_EXE_peeklock"));
+    send.args(["send", "copy", "--url", &url]).stdin(std::fs::File::open(&path).unwrap());
+    assert_eq!(run(send).0, 0);
+    let (_, copies) = ask(&server, "GET", "/queues/copy/heads", &Value::Null);
+    let copies = copies["heads"].as_array().unwrap();
+    let facts =
+        copies.iter().map(|head| (&head["subject"], &head["messageId"], &head["bodyStart"]));
+    assert!(facts.eq([(&json!("a"), &json!("m"), &json!("two")); 2]), "{copies:?}");
+
+    let (code, out, _) = command(&["job", "export", "q", "--csv", "--where", ""]);
+    assert!(code == 0 && out.lines().count() == 4 && out.contains(",'=b,"), "{out}");
+    let some = ["job", "export", "q", "--number", "1", "--number", "9", "--to", "some"];
+    let (code, _, error) = command(&some);
+    assert!(code == 8 && error.contains("1 message not exported"), "{code} {error}");
+    let none = ["job", "export", "q", "--number", "9", "--to", "none"];
+    assert_eq!(command(&none).0, 6);
+
+    let create = ["job", "create", "q", "export", "--where", "", "--start", "-o", "json"];
+    let (code, out, _) = command(&create);
+    let job: Value = serde_json::from_str(&out).unwrap();
+    assert!(code == 0 && job["exportBytes"].as_u64() > Some(0), "{job}");
+    let id = job["job"].as_str().unwrap();
+    let (code, out, _) = command(&["job", "show", id]);
+    assert!(code == 0 && out.contains("file ") && out.contains("export"), "{out}");
+    let (code, out, _) = command(&["job", "download", id]);
+    assert!(code == 0 && out.lines().count() == 3, "{out}");
+    let unknown = "0".repeat(32);
+    assert_eq!(command(&["job", "download", &unknown, "--to", "unknown"]).0, 4);
+    assert!(!folder("jobs-export").join("unknown").exists(), "a file without content is removed");
+    assert_eq!(command(&["job", "create", "q", "delete", "--where", "", "--csv"]).0, 2);
+    assert_eq!(command(&["job", "export", "q", "--to", "x"]).0, 2);
+}
+
 /// CON-12, CON-14, CON-19, CON-41: requests over HTTP have their answers and errors.
 #[test]
 fn jobs_are_made_and_listed_over_http() {

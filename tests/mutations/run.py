@@ -536,6 +536,12 @@ JOBS = [
      "            Some(undone) if is_whole =>", "            Some(undone) if is_whole || facts.state.is_end() =>"),
     ("messages stay while their undo works", "CON-20", "../plugins/operations/src/table.rs",
      "is_some_and(|undo| undo.works()) {", "is_some_and(|undo| undo.works()) && now < Timestamp::NONE {"),
+    ("a repeated step of an export begins after the last line", "CON-22", "../plugins/operations/src/table/outputs.rs",
+     "Ok(GrowingFile::new(name, length.is_some(), job.kept))", "Ok(GrowingFile::new(name, length.is_some(), length.unwrap_or(0)))"),
+    ("a cell is no formula", "CON-22", "../plugins/operations/src/output.rs",
+     "let text = if is_formula {", "let text = if is_formula && text.is_empty() {"),
+    ("the file of an export that works does not make way", "CON-22", "../plugins/operations/src/table/outputs.rs",
+     "facts.id != own && facts.state.is_end() && outputs", "facts.id != own && outputs"),
 ]
 
 STANDBY_PROGRAM = [

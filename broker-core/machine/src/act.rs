@@ -173,7 +173,7 @@ pub(crate) trait ActOnMessages: Intake {
         let mut replaced = None;
         if act.deed.is_of_jobs() && act.step.is_none() {
             return Err(Rejection::argument(
-                "only a step of a job sends messages or puts them back",
+                "only a job sends messages, puts them back or exports them",
             ));
         }
         if let Some(of_job) = act.step {
@@ -254,6 +254,7 @@ fn deed_hash(act: &Act) -> u64 {
             add(14, 0);
             hasher.write(&put_back.undone.0.to_be_bytes());
         }
+        Deed::Export(_) => add(15, 0),
         Deed::DeadLetter { reason, description } => {
             for (tag, text) in [(7, reason), (8, description)] {
                 let length = text.as_ref().map_or(-1, |text| text.len() as i128);

@@ -30,8 +30,8 @@ use crate::transfer::{Arrival, Departure, ListNumber, WhenFull};
 
 pub use self::act::{
     ACT_COUNT_MAX, Act, ActResult, ActedMessage, BODY_EDIT_BYTES_MAX, BodyEdit, Deed,
-    EDIT_BYTES_MAX, Edit, JobStep, NewInstant, Original, PATCHED_BODY_BYTES_MAX, PutBack,
-    RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Receipt, Route,
+    EDIT_BYTES_MAX, Edit, ExportForm, JobStep, NewInstant, Original, PATCHED_BODY_BYTES_MAX,
+    PutBack, RECEIPT_AGE_MAX, RECEIPT_COUNT_MAX, Receipt, Route,
 };
 pub use self::cost::{Cost, Stored, peeked_bytes, rules_bytes};
 pub use self::described::{

@@ -33,6 +33,7 @@ use crate::error::{BrokerError, Rejection};
 use crate::findings::Question;
 use crate::grant::PresentedToken;
 use crate::ids::TrackingId;
+use crate::jobs::JobQuery;
 use crate::management::{Managed, Management};
 use crate::path::subscription_path;
 use crate::search::SearchStep;
@@ -100,6 +101,7 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         Question::Body { .. } | Question::SessionState { .. } if records_reads => {
             Some(AuditedAction::ReadBody)
         }
+        Question::Jobs(JobQuery::Export { .. }) if records_reads => Some(AuditedAction::ReadBody),
         Question::Body { .. }
         | Question::SessionState { .. }
         | Question::Search(SearchStep::Continue(_))
@@ -217,6 +219,7 @@ impl Access {
             Question::Search(SearchStep::Begin(query)) => search_text(query),
             Question::Body { sequence, .. } => numbers(&[*sequence]),
             Question::SessionState { session, .. } => format!("session {session:?}"),
+            Question::Jobs(JobQuery::Export { job, .. }) => format!("export of job {job}"),
             _ => String::new(),
         };
         // A search of several entities has the policy of the first one.

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 
 use super::Access;
-use crate::audited::log_failure;
+use crate::audited::{end_of, log_failure};
 use crate::broker::{Broker, Entity};
 use crate::command::{Command, Deed, Outcome};
 use crate::contract::JobKeeper;
 use crate::contract::action::Action;
 use crate::contract::auditor::{AuditEntry, AuditResult, AuditStage, AuditedAction, AuditedClient};
 use crate::error::{BrokerError, Quoted, Rejection};
-use crate::findings::{Findings, Found};
+use crate::findings::{Findings, Found, Question};
 use crate::ids::{JobId, TrackingId};
-use crate::jobs::{JobControl, JobDraft, JobFacts, JobPage, JobQuery, unknown_job};
+use crate::jobs::{
+    JOB_EXPORT_PART_BYTES_MAX, JobControl, JobDraft, JobFacts, JobPage, JobQuery, unknown_job,
+};
 use crate::management::Managed;
 use crate::path::{EntityAddress, EntityName, Node, PathKey, SubQueue};
 use crate::survey::ReadableKeys;
@@ -74,6 +76,10 @@ impl Access {
         if has_sessions(&entity).await? {
             refuse_to_send_sessions(&entity, &draft.deed)?;
             // Only the lock of a session can be broken, so each step leaves locked messages alone.
+            draft.breaks_locks = false;
+        }
+        if matches!(draft.deed, Deed::Export(_)) {
+            // It reads messages under any lock.
             draft.breaks_locks = false;
         }
         if draft.deed.sends() {
@@ -168,6 +174,14 @@ impl Access {
             JobQuery::Failures { job, skip, count_max } => {
                 let failures = keeper.failures(job, skip, count_max).await;
                 Found::JobFailures(failures.map_err(refuse)?)
+            }
+            JobQuery::Export { job, from, length } => {
+                let path = keeper.path(job).ok_or_else(|| refuse(unknown_job(job)))?;
+                let audited = self.audit_question(&path, &Question::Jobs(query)).await?;
+                let part = keeper.export(job, from, length.min(JOB_EXPORT_PART_BYTES_MAX)).await;
+                let part = part.map_err(refuse);
+                audited.end_with(end_of(&part)).await;
+                Found::JobExport(part?)
             }
         })
     }

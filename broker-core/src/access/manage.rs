@@ -264,7 +264,8 @@ impl AllowedRequest {
                 match &command {
                     OperatorCommand::ForgetJob(job) => access.refuse_to_forget(path, *job)?,
                     OperatorCommand::Act(act) if act.deed.is_of_jobs() => {
-                        let detail = "only a job sends messages or puts them back; make one";
+                        let detail =
+                            "only a job sends messages, puts them back or exports them; make one";
                         return Err(broker.refuse(Rejection::invalid_operation(detail), path));
                     }
                     _ => {}

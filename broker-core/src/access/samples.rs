@@ -162,7 +162,7 @@ fn change_facts(head: &mut Head, deed: &Deed, now: Timestamp) {
     let Head { facts, content } = head;
     let message = &mut facts.message;
     match deed {
-        Deed::Delete | Deed::PutBack(_) => return,
+        Deed::Delete | Deed::PutBack(_) | Deed::Export(_) => return,
         Deed::Reschedule(instant) => {
             let at = instant.of(message.enqueued_at, now);
             if !facts.expires_at.is_never() {

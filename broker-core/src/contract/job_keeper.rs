@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::error::Rejection;
 use crate::ids::{EntityId, JobId};
-use crate::jobs::{JobControl, JobDraft, JobFacts, JobFailurePage};
+use crate::jobs::{JobControl, JobDraft, JobExportPart, JobFacts, JobFailurePage};
 
 /// Keeps jobs and carries them out. Its methods may be called in any runtime, and must not block.
 #[async_trait]
@@ -52,4 +52,11 @@ pub trait JobKeeper: Send + Sync {
         skip: u32,
         count_max: u32,
     ) -> Result<JobFailurePage, Rejection>;
+
+    /// Returns at most `length` bytes of the file that a job has exported, from a position on.
+    ///
+    /// # Errors
+    /// `EntityNotFound` for an unknown job, `InvalidOperation` if it has no such file or has not
+    /// ended, `ServerBusy` if the file cannot be read.
+    async fn export(&self, job: JobId, from: u64, length: u64) -> Result<JobExportPart, Rejection>;
 }

@@ -254,6 +254,11 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::One(JobId(1))))),
         (Action::Inspect, String::new(), inspect(Question::Jobs(JobQuery::Samples(JobId(1))))),
         (
+            Action::Inspect,
+            String::new(),
+            inspect(Question::Jobs(JobQuery::Export { job: JobId(1), from: 0, length: 1 })),
+        ),
+        (
             Action::Operate,
             at(),
             Management::Mute(MuteChange::Mute { kind: CheckKind::NearlyFull, reason: "x".into() }),

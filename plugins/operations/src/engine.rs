@@ -18,7 +18,7 @@ use peeklock_core::contract::AuditResult;
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{
-    JobControl, JobDraft, JobFacts, JobFailurePage, JobState, RUNNING_JOB_COUNT_MAX,
+    JobControl, JobDraft, JobExportPart, JobFacts, JobFailurePage, JobState, RUNNING_JOB_COUNT_MAX,
     WAITING_JOB_COUNT_MAX, unknown_job,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
@@ -66,6 +66,7 @@ pub(crate) enum Request {
     Create(String, Box<JobDraft>, oneshot::Sender<Result<JobFacts, Rejection>>),
     Control(JobId, JobControl, Answer),
     Failures(JobId, u32, u32, oneshot::Sender<Result<JobFailurePage, Rejection>>),
+    Export(JobId, u64, u64, oneshot::Sender<Result<JobExportPart, Rejection>>),
     End(oneshot::Sender<()>),
 }
 
@@ -159,6 +160,9 @@ impl Engine {
             }
             Request::Failures(job, skip, count_max, answer) => {
                 answer.send(self.table.failures(job, skip, count_max)).ok();
+            }
+            Request::Export(job, from, length, answer) => {
+                answer.send(self.table.read_output(job, from, length)).ok();
             }
             Request::End(_) => {}
         }
@@ -541,6 +545,7 @@ impl Engine {
         self.note_open_step(&job).await?;
         // Also a step without a line may have left a receipt.
         if job.facts.started_at.is_some()
+            && !job.is_export()
             && let Ok(entity) = self.entity(&job)
         {
             let forget = Command::OfOperator(OperatorCommand::ForgetJob(id));

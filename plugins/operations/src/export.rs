@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher24;
 use tokio::task::yield_now;
 
 use crate::job::file_name;
-use crate::shelf::{OpenFile, Shelf, ShelfError};
+use crate::shelf::{GrowingFile, OpenFile, Shelf, ShelfError};
 
 /// End of the name of a file.
 pub(crate) const EXPORT: &str = ".undo";
@@ -32,8 +32,6 @@ pub(crate) const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const ENTRY_BYTES: u64 = 160;
 /// Bytes of the number of a message in two entries of its own: changed and put back.
 pub(crate) const NOTE_BYTES: u64 = 80;
-/// Bytes that are gathered for one write.
-const WRITE_BYTES: usize = 1 << 20;
 
 const ORIGINAL: u8 = 1;
 const CHANGED: u8 = 2;
@@ -52,14 +50,9 @@ const ENTRIES_AT_ONCE: u32 = 256;
 /// The end of the file of a job, where entries are added.
 pub(crate) struct Export {
     job: JobId,
-    name: String,
-    exists: bool,
-    /// Bytes of the whole entries.
-    end: u64,
+    file: GrowingFile,
     /// End of the last entry with numbers after the line of the last step.
     noted_end: u64,
-    /// Entries that are not written.
-    gathered: Vec<u8>,
 }
 
 /// The messages of a job that can be put back.
@@ -115,12 +108,12 @@ impl Export {
                 shelf.mend(&name, end)?;
             }
         }
-        Ok(Self { job, name, exists: length.is_some(), end, noted_end, gathered: Vec::new() })
+        Ok(Self { job, file: GrowingFile::new(name, length.is_some(), end), noted_end })
     }
 
     /// Bytes of the file and of gathered entries.
     pub(crate) fn bytes(&self) -> u64 {
-        self.end + self.gathered.len() as u64
+        self.file.bytes()
     }
 
     /// Whether it has numbers of messages after the line of the last step, which ended at `kept`.
@@ -130,12 +123,7 @@ impl Export {
 
     /// Removes the originals of a step that was not carried out.
     pub(crate) fn rewind(&mut self, shelf: &Shelf, kept: u64) -> Result<(), ShelfError> {
-        let end = kept.max(self.noted_end);
-        if self.end > end {
-            shelf.mend(&self.name, end)?;
-            self.end = end;
-        }
-        Ok(())
+        self.file.rewind(shelf, kept.max(self.noted_end))
     }
 
     /// Adds a message.
@@ -147,7 +135,7 @@ impl Export {
         for overlay in &original.overlays {
             part(&mut body, overlay);
         }
-        self.gathered.extend(entry(self.job, ORIGINAL, sequence, &body));
+        self.file.add(&entry(self.job, ORIGINAL, sequence, &body));
     }
 
     /// Adds the numbers of the messages that a step of the job has changed, or that a step of its
@@ -157,29 +145,19 @@ impl Export {
         let body: Vec<u8> = done.flat_map(|message| message.sequence.0.to_be_bytes()).collect();
         if !body.is_empty() {
             let kind = if is_undo { RETURNED } else { CHANGED };
-            self.gathered.extend(entry(self.job, kind, SequenceNumber(0), &body));
+            self.file.add(&entry(self.job, kind, SequenceNumber(0), &body));
             self.noted_end = self.bytes();
         }
     }
 
     /// Whether enough bytes are gathered for a write.
     pub(crate) const fn is_full(&self) -> bool {
-        self.gathered.len() >= WRITE_BYTES
+        self.file.is_full()
     }
 
     /// Writes the gathered entries, durably.
     pub(crate) fn write(&mut self, shelf: &Shelf) -> Result<(), ShelfError> {
-        if self.gathered.is_empty() {
-            return Ok(());
-        }
-        match self.exists {
-            true => shelf.append(&self.name, self.end, &self.gathered)?,
-            false => shelf.create(&self.name, &self.gathered)?,
-        }
-        self.exists = true;
-        self.end = self.bytes();
-        self.gathered = Vec::new();
-        Ok(())
+        self.file.write(shelf)
     }
 }
 

@@ -46,7 +46,8 @@ pub(crate) struct Job {
     steps: u64,
     /// Bytes that are reserved for its messages, so that it can be undone; 0 if it cannot.
     pub(crate) undo_room: u64,
-    /// Bytes of these messages up to its last step, or of the messages that it puts back.
+    /// Bytes of these messages up to its last step, of the messages that it puts back, or of the
+    /// file that it exports.
     pub(crate) kept: u64,
     /// Bytes of its file.
     pub(crate) bytes: u64,
@@ -75,6 +76,7 @@ impl Job {
             preview: None,
             progress: JobProgress::default(),
             undo_until: None,
+            export_bytes: None,
         };
         Self {
             facts,
@@ -114,6 +116,7 @@ impl Job {
             preview: Some(made.preview),
             progress: JobProgress::default(),
             undo_until: None,
+            export_bytes: None,
         };
         let (entity, sequences) = (made.entity, made.sequences.into());
         let mut job = Self {
@@ -270,8 +273,21 @@ impl Job {
                 facts.ended_at = Some(Timestamp::from_ticks(*at));
                 facts.state = (*state).into();
                 facts.problem = problem.as_deref().map(Box::from);
+                let has_file = self.kept > 0 && matches!(facts.deed, Deed::Export(_));
+                facts.export_bytes = has_file.then_some(self.kept);
             }
         }
+    }
+
+    /// Whether the job exports messages.
+    pub(crate) const fn is_export(&self) -> bool {
+        matches!(self.facts.deed, Deed::Export(_))
+    }
+
+    /// The next message.
+    pub(crate) fn next_sequence(&self) -> Option<SequenceNumber> {
+        let tried = usize::try_from(self.facts.progress.tried).unwrap_or(usize::MAX);
+        self.sequences.get(tried).copied()
     }
 
     /// The job that this one undoes.

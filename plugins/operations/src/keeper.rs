@@ -10,14 +10,14 @@ use peeklock_core::Broker;
 use peeklock_core::contract::{JobKeeper, JobRunner};
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{EntityId, JobId};
-use peeklock_core::inspect::{JobControl, JobDraft, JobFacts, JobFailurePage};
+use peeklock_core::inspect::{JobControl, JobDraft, JobExportPart, JobFacts, JobFailurePage};
 use peeklock_core::store::journal::disk::{Disk, OsDisk};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
 use crate::engine::{self, Request};
 use crate::shelf::Shelf;
-use crate::table::Table;
+use crate::table::{Bounds, Table};
 
 /// Maximum number of requests that wait for the thread.
 const REQUEST_COUNT_MAX: usize = 64;
@@ -46,6 +46,10 @@ impl Operations {
     pub const UNDO_MEMORY_MAX: u64 = 64 << 20;
     /// Maximum bytes of the files of such messages.
     pub const UNDO_BYTES_MAX: u64 = 256 << 20;
+    /// Maximum memory of the files of exports, for a broker without a data directory.
+    pub const EXPORT_MEMORY_MAX: u64 = 64 << 20;
+    /// Maximum bytes of the files of exports.
+    pub const EXPORT_BYTES_MAX: u64 = 1 << 30;
 
     /// Opens the jobs in a directory, which is created if it is missing.
     ///
@@ -60,17 +64,26 @@ impl Operations {
     /// # Errors
     /// A file cannot be read.
     pub fn on(disk: Arc<dyn Disk>) -> io::Result<Self> {
-        Ok(Self::new(Table::open(Shelf::Disk(disk), ENDED_BYTES_MAX, Self::UNDO_BYTES_MAX)?))
+        Self::on_with_exports(disk, Self::EXPORT_BYTES_MAX)
+    }
+
+    /// The same with another maximum of the files of exports, for tests of the bound.
+    #[doc(hidden)]
+    pub fn on_with_exports(disk: Arc<dyn Disk>, output_bytes: u64) -> io::Result<Self> {
+        let (ended_bytes, undo_bytes) = (ENDED_BYTES_MAX, Self::UNDO_BYTES_MAX);
+        let bounds = Bounds { ended_bytes, undo_bytes, output_bytes };
+        Ok(Self::new(Table::open(Shelf::Disk(disk), bounds)?))
     }
 
     /// Keeps jobs in memory, for a broker without a data directory.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::new(Table::new(
-            Shelf::Memory(Arc::default()),
-            ENDED_MEMORY_MAX,
-            Self::UNDO_MEMORY_MAX,
-        ))
+        let bounds = Bounds {
+            ended_bytes: ENDED_MEMORY_MAX,
+            undo_bytes: Self::UNDO_MEMORY_MAX,
+            output_bytes: Self::EXPORT_MEMORY_MAX,
+        };
+        Self::new(Table::new(Shelf::Memory(Arc::default()), bounds))
     }
 
     fn new(table: Table) -> Self {
@@ -147,6 +160,10 @@ impl JobKeeper for Operations {
         count_max: u32,
     ) -> Result<JobFailurePage, Rejection> {
         self.ask(|answer| Request::Failures(job, skip, count_max, answer)).await
+    }
+
+    async fn export(&self, job: JobId, from: u64, length: u64) -> Result<JobExportPart, Rejection> {
+        self.ask(|answer| Request::Export(job, from, length, answer)).await
     }
 }
 

@@ -11,13 +11,14 @@
 //!
 //! The modules in reading order: `job` (a job as the result of its lines), `record` (the lines),
 //! `selection` and `preview` (the dry run), `export` (messages before their deeds), `engine` (the
-//! thread), `undo` (keeps messages and puts them back), `table` (jobs in memory and their files),
-//! `shelf` (files), `keeper` (requests of the broker).
+//! thread), `undo` (keeps messages and puts them back), `output` (exports messages), `table` (jobs
+//! in memory and their files), `shelf` (files), `keeper` (requests of the broker).
 
 mod engine;
 mod export;
 mod job;
 mod keeper;
+mod output;
 mod preview;
 mod record;
 mod selection;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use peeklock_core::command::{ActResult, BodyEdit, Deed, Edit, NewInstant, PutBack};
+use peeklock_core::command::{ActResult, BodyEdit, Deed, Edit, ExportForm, NewInstant, PutBack};
 use peeklock_core::ids::{EntityId, JobId, SequenceNumber};
 use peeklock_core::inspect::{JobDigest, JobPreview, JobState};
 use peeklock_core::message::Overlay;
@@ -48,7 +48,8 @@ pub(crate) struct MadeRecord {
     /// Bytes that are reserved for its messages, so that it can be undone; 0 if it cannot.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) undo_room: u64,
-    /// Bytes of these messages until now, or of the messages that it puts back.
+    /// Bytes of these messages until now, of the messages that it puts back, or of the file of an
+    /// export.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) kept: u64,
     /// Why some of its messages stay.
@@ -71,6 +72,7 @@ pub(crate) enum DeedRecord {
     Resubmit { to: Option<Box<str>>, edit: Option<EditRecord> },
     Move { to: Box<str>, edit: Option<EditRecord> },
     PutBack { undone: String, deed: Option<Box<Self>> },
+    Export { csv: bool },
 }
 
 /// Changes of each message.
@@ -149,7 +151,8 @@ pub(crate) struct StepRecord {
     /// Why messages stay, for the first such step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<Box<str>>,
-    /// Bytes of the messages that are kept until now, in a job that can be undone or is an undo.
+    /// Bytes of the messages that are kept until now, in a job that can be undone or is an undo;
+    /// of an export, bytes of its file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) kept: u64,
 }
@@ -260,6 +263,7 @@ impl From<&Deed> for DeedRecord {
                 undone: hex(put_back.undone.0),
                 deed: put_back.deed.as_ref().map(|deed| Box::new(deed.into())),
             },
+            Deed::Export(form) => Self::Export { csv: *form == ExportForm::Csv },
         }
     }
 }
@@ -286,6 +290,8 @@ impl From<DeedRecord> for Deed {
                 let deed = deed.map(|deed| (*deed).into());
                 Self::PutBack(Box::new(PutBack { undone, deed, originals: Vec::new() }))
             }
+            DeedRecord::Export { csv: true } => Self::Export(ExportForm::Csv),
+            DeedRecord::Export { csv: false } => Self::Export(ExportForm::Ndjson),
         }
     }
 }

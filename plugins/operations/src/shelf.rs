@@ -9,6 +9,8 @@ use peeklock_core::store::journal::disk::{Disk, DiskFile};
 /// Maximum bytes of a file that is read.
 pub(crate) const FILE_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes that are gathered for one write.
+const WRITE_BYTES: usize = 1 << 20;
 /// Bytes of each part of a file in memory, so that no file is copied when it grows.
 const PART_BYTES: usize = 4 << 10;
 
@@ -24,6 +26,15 @@ pub(crate) enum Shelf {
 pub(crate) enum OpenFile {
     Disk(Arc<dyn DiskFile>),
     Memory(Arc<Files>, String),
+}
+
+/// A file at whose end bytes are gathered and written.
+pub(crate) struct GrowingFile {
+    name: String,
+    exists: bool,
+    /// Bytes that are written.
+    end: u64,
+    gathered: Vec<u8>,
 }
 
 /// The parts of a file, all with [`PART_BYTES`] except the last one.
@@ -175,6 +186,54 @@ impl Shelf {
                 Ok(())
             }
         }
+    }
+}
+
+impl GrowingFile {
+    /// Continues a file at `end`.
+    pub(crate) const fn new(name: String, exists: bool, end: u64) -> Self {
+        Self { name, exists, end, gathered: Vec::new() }
+    }
+
+    /// Bytes that are written, and that are gathered.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end + self.gathered.len() as u64
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.gathered.extend_from_slice(bytes);
+    }
+
+    /// Whether enough bytes are gathered for a write.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.gathered.len() >= WRITE_BYTES
+    }
+
+    /// Writes the gathered bytes, durably.
+    pub(crate) fn write(&mut self, shelf: &Shelf) -> Result<(), ShelfError> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        match self.exists {
+            true => shelf.append(&self.name, self.end, &self.gathered)?,
+            false => shelf.create(&self.name, &self.gathered)?,
+        }
+        self.exists = true;
+        self.end = self.bytes();
+        self.gathered = Vec::new();
+        Ok(())
+    }
+
+    /// Removes the bytes after `end`, if there are some.
+    pub(crate) fn rewind(&mut self, shelf: &Shelf, end: u64) -> Result<(), ShelfError> {
+        if let Some(gathered) = end.checked_sub(self.end) {
+            self.gathered.truncate(usize::try_from(gathered).unwrap_or(usize::MAX));
+            return Ok(());
+        }
+        self.gathered.clear();
+        shelf.mend(&self.name, end)?;
+        self.end = end;
+        Ok(())
     }
 }
 

@@ -19,6 +19,8 @@ use crate::job::{ENDED, Job, LIVE, failure_page, file_name, parse_file_name};
 use crate::record::{Record, read_lines};
 use crate::shelf::{Shelf, ShelfError};
 
+mod outputs;
+
 /// Maximum number of ended jobs that are kept (CON-21).
 const ENDED_COUNT_MAX: usize = 1_000;
 /// Time for which an ended job is kept (CON-21).
@@ -26,15 +28,25 @@ pub(crate) const ENDED_TIME: TimeSpan = TimeSpan::from_days(7);
 /// Maximum number of jobs that keep messages, so that they can be undone (CON-20).
 const EXPORT_COUNT_MAX: usize = 256;
 
+/// Maximum bytes of files.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Files of ended jobs.
+    pub(crate) ended_bytes: u64,
+    /// Messages of jobs that can be undone.
+    pub(crate) undo_bytes: u64,
+    /// Files of exports.
+    pub(crate) output_bytes: u64,
+}
+
 pub(crate) struct Table {
     jobs: Mutex<BTreeMap<JobId, Entry>>,
     shelf: Shelf,
-    /// Maximum bytes of the files of ended jobs.
-    ended_bytes_max: u64,
+    bounds: Bounds,
     /// Bytes of each job that can be undone: reserved, or after its end the bytes of its two files.
     exports: Mutex<BTreeMap<JobId, u64>>,
-    /// Maximum sum of these.
-    export_bytes_max: u64,
+    /// Bytes of the file of each job that exports messages.
+    outputs: Mutex<BTreeMap<JobId, u64>>,
     /// Why no file can be changed any more.
     failure: Mutex<Option<String>>,
     /// Gets a notice when the tasks of the thread have ended.
@@ -80,25 +92,21 @@ impl Entry {
 }
 
 impl Table {
-    pub(crate) fn new(shelf: Shelf, ended_bytes_max: u64, export_bytes_max: u64) -> Self {
+    pub(crate) fn new(shelf: Shelf, bounds: Bounds) -> Self {
         Self {
             jobs: Mutex::default(),
             shelf,
-            ended_bytes_max,
+            bounds,
             exports: Mutex::default(),
-            export_bytes_max,
+            outputs: Mutex::default(),
             failure: Mutex::default(),
             ended: Mutex::default(),
         }
     }
 
     /// Reads all jobs.
-    pub(crate) fn open(
-        shelf: Shelf,
-        ended_bytes_max: u64,
-        export_bytes_max: u64,
-    ) -> io::Result<Self> {
-        let table = Self::new(shelf, ended_bytes_max, export_bytes_max);
+    pub(crate) fn open(shelf: Shelf, bounds: Bounds) -> io::Result<Self> {
+        let table = Self::new(shelf, bounds);
         let names = table.shelf.list()?;
         let mut files: Vec<_> = names.iter().filter_map(|name| parse_file_name(name)).collect();
         // The file of an ended job comes before the file that it replaces.
@@ -110,6 +118,7 @@ impl Table {
             }
         }
         table.open_exports(&names)?;
+        table.open_outputs(&names)?;
         Ok(table)
     }
 
@@ -140,7 +149,7 @@ impl Table {
             return Err(io::Error::other("it is not whole"));
         }
         // The broker may have ended between a step and its line.
-        let is_step_open = job.facts.started_at.is_some();
+        let is_step_open = job.facts.started_at.is_some() && !job.is_export();
         self.insert(Entry { is_step_open, ..Entry::new(job) });
         Ok(())
     }
@@ -341,9 +350,10 @@ impl Table {
         let mut count = ended.len();
         for (at, id, size) in ended {
             let is_old = now.since(at) >= ENDED_TIME;
-            if !is_old && count <= ENDED_COUNT_MAX && bytes <= self.ended_bytes_max {
+            if !is_old && count <= ENDED_COUNT_MAX && bytes <= self.bounds.ended_bytes {
                 break;
             }
+            self.remove_output(id)?;
             self.shelf.remove(&file_name(id, ENDED))?;
             lock(&self.jobs).remove(&id);
             count -= 1;
@@ -419,8 +429,8 @@ impl Table {
     pub(crate) fn reserve_export(&self, id: JobId, bytes: u64) -> bool {
         let mut exports = lock(&self.exports);
         let used = exports.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-        let fits =
-            used.saturating_add(bytes) <= self.export_bytes_max && exports.len() < EXPORT_COUNT_MAX;
+        let fits = used.saturating_add(bytes) <= self.bounds.undo_bytes
+            && exports.len() < EXPORT_COUNT_MAX;
         if fits {
             exports.insert(id, bytes);
         }

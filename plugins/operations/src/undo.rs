@@ -24,6 +24,7 @@ use crate::engine::{Engine, wait};
 use crate::export::{Contents, Export, MESSAGE_BYTES_MAX, Reader};
 use crate::job::Job;
 use crate::preview::digest;
+use crate::shelf::GrowingFile;
 
 /// Maximum bytes of the messages that a step puts back, unless one has more.
 const STEP_BYTES_MAX: u64 = 1 << 20;
@@ -44,8 +45,10 @@ pub(crate) struct Originals {
     export: Option<Export>,
     /// The messages that the job puts back.
     returns: Option<(Reader, Contents)>,
+    /// The end of the file of an export.
+    pub(crate) output: Option<GrowingFile>,
     /// Why some messages of the step stay.
-    problem: Option<&'static str>,
+    pub(crate) problem: Option<&'static str>,
 }
 
 /// Messages that an entity has read for a step, or the results of the step.
@@ -63,6 +66,14 @@ impl Engine {
         mut act: Act,
         originals: &mut Originals,
     ) -> Result<Outcome, BrokerError> {
+        if let Deed::Export(form) = job.facts.deed {
+            let exported = self.export(job, entity, &act, form, originals).await;
+            if exported.is_err() {
+                // A part may be written, so the file is continued after the last step.
+                *originals = Originals::default();
+            }
+            return exported;
+        }
         if job.has_export()
             && let Err(error) = self.prepare(job, entity, &mut act, originals).await
         {
@@ -201,6 +212,9 @@ impl Engine {
         originals: &mut Originals,
         messages: &[ActedMessage],
     ) -> Result<(u64, Option<&'static str>), Rejection> {
+        if let Some(file) = &originals.output {
+            return Ok((file.bytes(), originals.problem));
+        }
         let Some(mut export) = originals.export.take() else { return Ok((0, None)) };
         export.note(messages, job.undone().is_some());
         // After an error the repeated step reads the file again.
@@ -285,6 +299,10 @@ impl Engine {
     /// Returns a job that can be undone now.
     fn undoable(&self, id: JobId) -> Result<Job, Rejection> {
         let job = self.table.get(id).ok_or_else(|| unknown_job(id))?;
+        if job.is_export() {
+            let detail = format!("job {id} cannot be undone: an export changes nothing");
+            return Err(Rejection::invalid_operation(detail));
+        }
         if !job.facts.state.is_end() {
             return Err(job.refuse("undone"));
         }

@@ -5,13 +5,13 @@ use peeklock::command::{ActResult, ActedMessage, Deed};
 use peeklock::ids::SequenceNumber;
 use peeklock::inspect::{
     Found, JOB_FAILURE_PAGE_MAX, JOB_NUMBER_COUNT_MAX, JOB_RATE_MAX, JobControl, JobDraft,
-    JobFacts, JobQuery, JobSelection, JobState, Question,
+    JobQuery, JobSelection, JobState, Question,
 };
 
 use super::super::connect::CommandConnection;
 use super::super::deed::problem;
 use super::super::inspect::ask;
-use super::super::job::{Watched, select, watch, works};
+use super::super::job::{Watched, failure_of, select, watch, works};
 use super::super::message::messages;
 use super::super::terminal::note;
 use super::super::{Failure, exit};
@@ -138,16 +138,4 @@ async fn run_one(
         return Err(failure_of(&job));
     }
     Ok(())
-}
-
-/// Failure of a job that did not try all messages.
-fn failure_of(job: &JobFacts) -> Failure {
-    let state = match job.state {
-        JobState::Paused => "is paused",
-        JobState::Cancelled => "was cancelled",
-        _ => "has failed",
-    };
-    let why = job.problem.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    let (id, code) = (job.id, exit::IN_PART);
-    Failure::ended(code, format!("job {id} {state}{why}; `peeklock job show {id}` shows it"))
 }

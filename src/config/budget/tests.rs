@@ -30,6 +30,7 @@ const KEPT: [&str; 17] = [
     // On disk.
     "files of the audit trail",
     "files of jobs",
+    "files of exports",
 ];
 
 /// The rows of a broker with all optional parts; `name` is the name of its configuration file.
@@ -78,6 +79,7 @@ fn each_row_of_the_sum_has_its_size() {
         ("audit trail of an ephemeral broker", 0, 0),
         ("jobs of operators", 114_688, 0),
         ("messages of jobs that can be undone, of an ephemeral broker", 0, 0),
+        ("files of exports, of an ephemeral broker", 0, 0),
         ("names of clients whose links have ended", 6_144, 0),
         ("data waiting for the disk", 262_144, 0),
         ("content cache", 65_536, 0),
@@ -111,6 +113,7 @@ fn each_row_of_the_sum_has_its_size() {
     let without = [
         "audit trail of an ephemeral broker",
         "messages of jobs that can be undone, of an ephemeral broker",
+        "files of exports, of an ephemeral broker",
         "spans waiting for a collector",
         "entity gauges for a collector",
         "TLS handshakes",
@@ -149,7 +152,8 @@ fn the_memory_of_either_store_is_in_the_sum() {
     let (on_disk, in_memory) = (of(false), of(true));
     assert_eq!(in_memory.1, on_disk.1 + (1 << 20));
     let of_disk = (64 << 20) + JournalConfig::UNSTORED_BYTES_MAX;
-    let of_memory = MemoryTrail::BYTES_MAX as u64 + Operations::UNDO_MEMORY_MAX;
+    let of_jobs = Operations::UNDO_MEMORY_MAX + Operations::EXPORT_MEMORY_MAX;
+    let of_memory = MemoryTrail::BYTES_MAX as u64 + of_jobs;
     assert_eq!(on_disk.0 + of_memory, in_memory.0 + of_disk);
 }
 

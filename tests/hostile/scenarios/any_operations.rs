@@ -138,8 +138,9 @@ fn body(name: &str, values: &mut Values) -> Json {
                 9 => json!({ "jobs": { "list": { "top": 1 + values.below(120) } } }),
                 10 => {
                     let job = format!("{count:032x}");
-                    match number % 2 {
+                    match number % 3 {
                         0 => json!({ "jobs": { "samples": { "job": job } } }),
+                        1 => json!({ "jobs": { "export": { "job": job, "from": count } } }),
                         _ => json!({ "jobs": { "failures": { "job": job, "skip": count } } }),
                     }
                 }

@@ -83,6 +83,8 @@ pub(crate) enum ApiRoute {
     JobSamples { job: String },
     /// `/jobs/{job}/failures`
     JobFailures { job: String },
+    /// `/jobs/{job}/export`
+    JobExport { job: String },
     /// `/jobs/{job}/{operation}`
     ControlJob { job: String, operation: String },
     /// `/queues/{queue}/receipts/{job}`
@@ -253,6 +255,7 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["jobs", job] => ApiRoute::Job { job: job.to_owned() },
         ["jobs", job, "samples"] => ApiRoute::JobSamples { job: job.to_owned() },
         ["jobs", job, "failures"] => ApiRoute::JobFailures { job: job.to_owned() },
+        ["jobs", job, "export"] => ApiRoute::JobExport { job: job.to_owned() },
         ["jobs", job, operation] => {
             ApiRoute::ControlJob { job: job.to_owned(), operation: operation.to_owned() }
         }

@@ -330,6 +330,7 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
                 | ApiRoute::Job { .. }
                 | ApiRoute::JobSamples { .. }
                 | ApiRoute::JobFailures { .. }
+                | ApiRoute::JobExport { .. }
                 | ApiRoute::ControlJob { .. }
                 | ApiRoute::Watch
                 | ApiRoute::Search

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use peeklock_core::command::{
-    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, Edit, JobStep, NewInstant, PutBack,
+    ACT_COUNT_MAX, Act, ActResult, ActedMessage, Deed, Edit, ExportForm, JobStep, NewInstant,
+    PutBack,
 };
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
@@ -106,6 +107,24 @@ pub enum DeedForm {
         #[cfg_attr(feature = "schema", schema(value_type = String))]
         job: Guid,
     },
+    /// Writes the message to a file, and changes nothing; only in a job.
+    Export {
+        /// Form of the file; by default `ndjson`.
+        #[serde(default)]
+        form: ExportFormName,
+    },
+}
+
+/// Form of an exported file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum ExportFormName {
+    /// A message as JSON on each line.
+    #[default]
+    Ndjson,
+    /// A table of the messages without their bodies.
+    Csv,
 }
 
 /// Results for the messages of a step, in the order of the request.
@@ -197,6 +216,10 @@ impl TryFrom<DeedForm> for Deed {
                 let undone = JobId(undone);
                 Self::PutBack(Box::new(PutBack { undone, deed: None, originals: Vec::new() }))
             }
+            DeedForm::Export { form } => Self::Export(match form {
+                ExportFormName::Ndjson => ExportForm::Ndjson,
+                ExportFormName::Csv => ExportForm::Csv,
+            }),
         })
     }
 }
@@ -227,6 +250,12 @@ impl From<Deed> for DeedForm {
             }
             Deed::Move { to, edit } => Self::Move { to: to.into(), edit: form(edit) },
             Deed::PutBack(put_back) => Self::PutBack { job: Guid(put_back.undone.0) },
+            Deed::Export(form) => Self::Export {
+                form: match form {
+                    ExportForm::Ndjson => ExportFormName::Ndjson,
+                    ExportForm::Csv => ExportFormName::Csv,
+                },
+            },
         }
     }
 }

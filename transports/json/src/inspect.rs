@@ -8,6 +8,7 @@ mod audit;
 mod checks;
 mod clause;
 mod job;
+mod job_parts;
 mod journey;
 mod list;
 mod lock;
@@ -23,9 +24,10 @@ pub use self::audit::{AuditPageView, AuditQueryForm};
 pub use self::checks::{ChecksForm, ChecksView, MuteForm, UnmuteForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
 pub use self::job::{
-    JobControlForm, JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm,
-    JobSamplePageView, JobSampleView, JobStartForm, JobView, ReasonView, RefusedView,
+    JobControlForm, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobStartForm, JobView,
+    ReasonView, RefusedView,
 };
+pub use self::job_parts::{JobExportView, JobFailurePageView, JobSamplePageView, JobSampleView};
 pub use self::journey::{JourneyForm, JourneyView};
 pub use self::list::{ClientPageView, EntityPageView};
 pub use self::lock::{LockPageView, SessionPageView, SessionStateView};
@@ -94,6 +96,8 @@ pub enum FindingsView {
     JobSamples(JobSamplePageView),
     /// Messages of a job whose deed was not done.
     JobFailures(JobFailurePageView),
+    /// A part of the file that a job has exported.
+    JobExport(JobExportView),
     /// Nodes and edges.
     Topology(TopologyView),
     /// Findings of the last check.
@@ -124,6 +128,7 @@ impl From<Findings> for FindingsView {
             Found::Job(facts) => Self::Job(Box::new(JobView::new(*facts, Some(at)))),
             Found::JobSamples(samples) => Self::JobSamples(JobSamplePageView::new(samples, at)),
             Found::JobFailures(page) => Self::JobFailures(JobFailurePageView::new(page, at)),
+            Found::JobExport(part) => Self::JobExport(JobExportView::new(&part, at)),
             Found::Topology(topology) => Self::Topology(TopologyView::new(topology, at)),
             Found::Checks(page) => Self::Checks(ChecksView::new(page, at)),
             Found::Journey(journey) => Self::Journey(JourneyView::new(journey, at)),
@@ -153,6 +158,7 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Job(view) => (view.at(), Found::Job(Box::new(view.facts()?))),
             FindingsView::JobSamples(view) => (view.at(), Found::JobSamples(view.samples()?)),
             FindingsView::JobFailures(view) => (view.at(), Found::JobFailures(view.page())),
+            FindingsView::JobExport(view) => (view.at(), Found::JobExport(view.part()?)),
             FindingsView::Topology(view) => (view.at(), Found::Topology(view.topology()?)),
             FindingsView::Checks(view) => (view.at(), Found::Checks(view.page())),
             FindingsView::Journey(view) => (view.at(), Found::Journey(view.journey())),

@@ -25,7 +25,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use act::{ActForm, ActedMessageView, ActedView, DeedForm, JobStepForm};
+pub use act::{ActForm, ActedMessageView, ActedView, DeedForm, ExportFormName, JobStepForm};
 pub use declaration::{DeclarationForm, DigestText, PlanResultView, PlanView};
 pub use edit::EditForm;
 pub use entity::{
@@ -37,7 +37,7 @@ pub use inspect::{
     CheckKindName, CheckWeightName, ChecksForm, ChecksView, ClauseFieldName, ClauseForm,
     ClauseTestName, ClientPageView, ClientQueryForm, ConditionName, EdgeKindName, EntityKindName,
     EntityPageView, EntityQueryForm, EntitySortName, FindingsView, GroupView, HeadPageView,
-    HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm,
+    HeadQueryForm, HeadSortName, HeadStateName, HeadView, HitView, JobControlForm, JobExportView,
     JobFailurePageView, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobSamplePageView,
     JobSampleView, JobStartForm, JobStateName, JobView, JourneyForm, JourneyView, JsonName,
     LinkRoleName, LockPageView, LockQueryForm, LockSortName, MatchView, MuteForm, QuestionForm,

@@ -374,6 +374,13 @@ impl<'a> MessageView<'a> {
 }
 
 impl<'a> ReceivedView<'a> {
+    /// The view without the body, which a writer adds.
+    #[must_use]
+    pub fn without_body(mut self) -> Self {
+        (self.message.body, self.message.body_base64) = (None, None);
+        self
+    }
+
     /// Creates the view of a message for a client; its time to live follows EXP-14.
     #[must_use]
     pub fn new(

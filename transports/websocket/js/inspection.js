@@ -106,6 +106,12 @@ export class Inspection {
     return this.#jobs("jobFailures", { failures: { job, ...query } });
   }
 
+  /** Reads a part of the file that an ended job has exported, at most 256 KiB (CON-22). */
+  async jobExport(job, { from, length } = {}) {
+    const part = await this.#jobs("jobExport", { export: { job, from, length } });
+    return { size: part.size, from: part.from, bytes: fromBase64(part.contentBase64) };
+  }
+
   /** Opens a tap on the messages that an entity accepts from now on; resolves when it is open (CON-34). */
   async tap(path) {
     const read = (tap) => this.#ask("tap", path, { tap });

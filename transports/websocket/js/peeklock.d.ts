@@ -1264,6 +1264,8 @@ export class Inspection {
   jobSamples(job: string): Promise<JobSamplePage>;
   /** Lists messages of a job whose deed was not done. */
   jobFailures(job: string, options?: { skip?: number; top?: number }): Promise<JobFailurePage>;
+  /** Reads a part of the file that an ended job has exported, at most 256 KiB. */
+  jobExport(job: string, options?: { from?: number; length?: number }): Promise<ContentPart>;
   /** Resolves when the tap is open: it shows the messages that the entity accepts from then on, and takes none. */
   tap(path: string): Promise<Tap>;
   /**
@@ -1371,7 +1373,9 @@ export type Deed =
   /** Only in a job: to another queue, topic or subscription. */
   | { move: { to: string; edit?: MessageEdit } }
   /** Only in the job that undoes another one. */
-  | { putBack: { job: string } };
+  | { putBack: { job: string } }
+  /** Only in a job, and changes nothing: a file of messages, as JSON lines unless `form` is set. */
+  | { export: { form?: "ndjson" | "csv" } };
 
 /** Changes of each message that a job sends, the same for all. Null unsets a property. */
 export interface MessageEdit {
@@ -1457,6 +1461,8 @@ export interface Job {
   readonly endedAtUtc?: string;
   /** Instant until which the ended job can be undone. */
   readonly undoUntilUtc?: string;
+  /** Bytes of the file that the ended job has exported; absent if there is none, or none any more. */
+  readonly exportBytes?: number;
   /** Messages that were tried; until the preview is ready, that were selected. */
   readonly tried: number;
   readonly done: number;

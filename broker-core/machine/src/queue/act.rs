@@ -89,6 +89,7 @@ impl Queue {
             Deed::Resubmit { .. } | Deed::Move { .. } if is_main && self.sessions.is_some() => {
                 "messages of sessions cannot be moved; receive and send them"
             }
+            Deed::Export(_) => "no step exports messages; the keeper of jobs reads them",
             Deed::Delete
             | Deed::Undefer
             | Deed::DeadLetter { .. }
@@ -124,7 +125,7 @@ impl Queue {
         let is_state_right = match act.deed {
             Deed::Delete => true,
             // It judges its messages itself.
-            Deed::PutBack(_) => false,
+            Deed::PutBack(_) | Deed::Export(_) => false,
             Deed::DeadLetter { .. } => slot.state != SlotState::Scheduled,
             Deed::Undefer => slot.state == SlotState::Deferred,
             Deed::Reschedule(_) => slot.state == SlotState::Scheduled,
@@ -204,7 +205,7 @@ impl Queue {
                 Change::Rescheduled { sequence, at, expires_at: expiry_at(slot, at) }
             }
             Deed::Resubmit { .. } | Deed::Move { .. } => return ActResult::Leaving,
-            Deed::PutBack(_) => return ActResult::WrongState,
+            Deed::PutBack(_) | Deed::Export(_) => return ActResult::WrongState,
         };
         self.change(change, Durability::Sync, ctx, step);
         ActResult::Done

@@ -196,7 +196,8 @@ fn slot_after(deed: &Deed, mut slot: Slot, verdict: Option<&Overlay>) -> Option<
         | Deed::Reschedule(_)
         | Deed::Resubmit { .. }
         | Deed::Move { .. }
-        | Deed::PutBack(_) => return None,
+        | Deed::PutBack(_)
+        | Deed::Export(_) => return None,
     }
     slot.state = SlotState::Active;
     slot.marks.clear(Mark::WasScheduled);

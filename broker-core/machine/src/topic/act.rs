@@ -38,7 +38,8 @@ impl ActOnMessages for Topic {
             | Deed::Undefer
             | Deed::Resubmit { .. }
             | Deed::Move { .. }
-            | Deed::PutBack(_) => {
+            | Deed::PutBack(_)
+            | Deed::Export(_) => {
                 return Err(Rejection::invalid_operation(format!(
                     "topic `{}` holds only scheduled messages; delete or reschedule them, or act \
                      on messages of a subscription",
@@ -82,7 +83,8 @@ impl Topic {
             | Deed::Undefer
             | Deed::Resubmit { .. }
             | Deed::Move { .. }
-            | Deed::PutBack(_) => {
+            | Deed::PutBack(_)
+            | Deed::Export(_) => {
                 step.bytes_freed += u64::from(slot.size);
                 let overlay_count = slot.overlay_count;
                 Change::Removed { sequence, overlay_count, reason: Removal::Cancelled }

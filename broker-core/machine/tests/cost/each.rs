@@ -216,7 +216,11 @@ fn counted(command: &Command) -> (u64, u64) {
                         (edit.changes.as_bytes().len() + body) as u64
                     })
                 }
-                Deed::Delete | Deed::Undefer | Deed::Reschedule(_) | Deed::PutBack(_) => 0,
+                Deed::Delete
+                | Deed::Undefer
+                | Deed::Reschedule(_)
+                | Deed::PutBack(_)
+                | Deed::Export(_) => 0,
             };
             let count = act.sequences.len() as u64;
             let kept = act.kept.iter().flat_map(|kept| kept.values());

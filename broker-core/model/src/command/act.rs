@@ -86,6 +86,18 @@ pub enum Deed {
     },
     /// Puts messages back as they were before another job (CON-20). Only a job does this.
     PutBack(Box<PutBack>),
+    /// Writes the message to a file, and changes nothing (CON-22). Only a job does this, without a
+    /// step of the entity.
+    Export(ExportForm),
+}
+
+/// Form of a file of messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExportForm {
+    /// A JSON object on each line: the whole message.
+    Ndjson,
+    /// A table of the messages without their bodies.
+    Csv,
 }
 
 /// Messages of a step that puts them back.
@@ -303,7 +315,7 @@ impl Deed {
                 edit.as_ref().map_or(0, |edit| edit.bytes())
             }
             Self::PutBack(put_back) => put_back.originals.iter().map(Original::bytes).sum(),
-            Self::Delete | Self::Undefer | Self::Reschedule(_) => 0,
+            Self::Delete | Self::Undefer | Self::Reschedule(_) | Self::Export(_) => 0,
         }
     }
 
@@ -321,7 +333,7 @@ impl Deed {
     /// Whether only a job does it.
     #[must_use]
     pub const fn is_of_jobs(&self) -> bool {
-        self.sends() || matches!(self, Self::PutBack(_))
+        self.sends() || matches!(self, Self::PutBack(_) | Self::Export(_))
     }
 
     /// Whether the deed sends each message to a destination.
@@ -340,7 +352,8 @@ impl Deed {
             | Self::DeadLetter { .. }
             | Self::Undefer
             | Self::Reschedule(_)
-            | Self::PutBack(_) => None,
+            | Self::PutBack(_)
+            | Self::Export(_) => None,
         }
     }
 
@@ -353,7 +366,8 @@ impl Deed {
             | Self::DeadLetter { .. }
             | Self::Undefer
             | Self::Reschedule(_)
-            | Self::PutBack(_) => None,
+            | Self::PutBack(_)
+            | Self::Export(_) => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::checks::report::MuteChange;
-use crate::command::{Act, Deed, NewInstant, OperatorCommand};
+use crate::command::{Act, Deed, ExportForm, NewInstant, OperatorCommand};
 use crate::contract::auditor::AUDIT_TEXT_BYTES_MAX;
 use crate::declaration;
 use crate::description::{
@@ -114,6 +114,8 @@ fn deed_text(deed: &Deed) -> (&'static str, String) {
         }
         Deed::Undefer => ("undefer", String::new()),
         Deed::PutBack(put_back) => ("put back", format!(", undoing job {}", put_back.undone)),
+        Deed::Export(ExportForm::Ndjson) => ("export", String::new()),
+        Deed::Export(ExportForm::Csv) => ("export", ", as CSV".to_owned()),
         Deed::Reschedule(NewInstant::At(at)) => ("reschedule", format!(", to {at}")),
         Deed::Reschedule(NewInstant::Later(by)) => ("reschedule", format!(", {by} later")),
         Deed::Reschedule(NewInstant::Earlier(by)) => ("reschedule", format!(", {by} earlier")),

@@ -186,7 +186,8 @@ impl Oracle {
             | Deed::Reschedule(_)
             | Deed::Resubmit { .. }
             | Deed::Move { .. }
-            | Deed::PutBack(_) => return ActResult::WrongState,
+            | Deed::PutBack(_)
+            | Deed::Export(_) => return ActResult::WrongState,
         }
         let message = &mut self.messages[index];
         message.lock = None;

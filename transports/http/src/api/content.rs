@@ -23,7 +23,7 @@ use crate::exchange::Exchange;
 pub(super) struct Operations;
 
 /// Memory for a download: the piece that is read next, and the piece that is written.
-const STREAMED_BYTES: usize = 512 << 10;
+pub(super) const STREAMED_BYTES: usize = 512 << 10;
 
 /// Read the body of a message.
 ///
@@ -123,7 +123,7 @@ async fn whole(exchange: &Exchange, content: BodyReader) -> Answer {
 }
 
 /// Begins an answer of bytes that no browser shows as a document (CON-69).
-fn octets(status: StatusCode) -> actix_web::HttpResponseBuilder {
+pub(super) fn octets(status: StatusCode) -> actix_web::HttpResponseBuilder {
     let mut answer = HttpResponse::build(status);
     answer
         .insert_header((header::CONTENT_TYPE, "application/octet-stream"))

@@ -1,17 +1,25 @@
 //! Jobs of operators on many messages (CON-12 to CON-19). `api/mod.rs` routes requests to it.
 
-use actix_web::web;
+use actix_web::body::{BoxBody, SizedStream};
+use actix_web::http::{StatusCode, header};
+use actix_web::web::{self, Bytes};
+use futures_util::stream;
+use peeklock_core::Access;
 use peeklock_core::command::Deed;
 use peeklock_core::contract::Action;
+use peeklock_core::error::BrokerError;
 use peeklock_core::ids::JobId;
-use peeklock_core::inspect::{JobControl, JobDigest, JobSelection, Question};
-use peeklock_core::management::Management;
+use peeklock_core::inspect::{
+    Found, JOB_EXPORT_PART_BYTES_MAX, JobControl, JobDigest, JobQuery, JobSelection, Question,
+};
+use peeklock_core::management::{Managed, Management};
 use peeklock_json::{
     Guid, JobFailurePageView, JobForm, JobPageView, JobQueryForm, JobSamplePageView, JobStartForm,
     JobView, QuestionForm,
 };
 use utoipa::OpenApi;
 
+use super::content::{self, STREAMED_BYTES};
 use super::number;
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
@@ -21,7 +29,7 @@ use crate::route::parameter;
 /// The operations of this file, for the OpenAPI document.
 #[derive(OpenApi)]
 #[openapi(
-    paths(create, list, describe, samples, failures, start, pause, resume, cancel, undo),
+    paths(create, list, describe, samples, failures, export, start, pause, resume, cancel, undo),
     components(schemas(
         JobForm,
         JobStartForm,
@@ -110,6 +118,70 @@ pub(super) async fn failures(exchange: &Exchange, job: &str) -> Answer {
     ask(exchange, JobQueryForm::Failures { job, skip, top: number(exchange, "top")? }).await
 }
 
+/// Download the file that a job with the deed `export` has made.
+///
+/// The job has ended, and has `exportBytes`. The file has a message as JSON on each line, as
+/// `peeklock send` reads it, or is a table as CSV. It is kept as long as the job, unless newer
+/// exports need its room.
+#[utoipa::path(get, operation_id = "get_job_export", path = "/jobs/{job}/export", tag = "jobs",
+    params(("job" = String, Path)),
+    responses((status = 200, body = [u8], content_type = "application/octet-stream"),
+        (status = "default", body = Problem)))]
+pub(super) async fn export(exchange: &Exchange, job: &str) -> Answer {
+    let job = parse(job)?;
+    exchange.access.allow_job(Action::Inspect, job).await?;
+    // The first part is read before the answer begins, so that its error has a status.
+    let mut file = ExportedFile { access: exchange.access.clone(), job, from: 0, next: None };
+    let length = file.read().await?;
+    let held = usize::try_from(length).unwrap_or(usize::MAX).min(STREAMED_BYTES);
+    if let Some(room) = exchange.room_of(held).await? {
+        exchange.hand_over(room, held, None);
+    }
+    let parts = stream::try_unfold(file, |mut file| async move {
+        let part = file.part().await.inspect_err(|error| {
+            tracing::warn!(%error, job = %file.job, "the download of an export is cut");
+        })?;
+        Ok::<_, BrokerError>(part.map(|part| (part, file)))
+    });
+    Ok(content::octets(StatusCode::OK)
+        .insert_header((header::ACCEPT_RANGES, "none"))
+        .body(BoxBody::new(SizedStream::new(length, Box::pin(parts)))))
+}
+
+/// The file of an export. Its next part is read when the socket has taken the last one.
+struct ExportedFile {
+    access: Access,
+    job: JobId,
+    /// Position of the next part.
+    from: u64,
+    next: Option<Bytes>,
+}
+
+impl ExportedFile {
+    /// Returns the next part; none at the end.
+    async fn part(&mut self) -> Result<Option<Bytes>, BrokerError> {
+        if self.next.is_none() {
+            self.read().await?;
+        }
+        Ok(self.next.take().filter(|part| !part.is_empty()))
+    }
+
+    /// Reads the next part. Returns the length of the file.
+    async fn read(&mut self) -> Result<u64, BrokerError> {
+        let (job, from, length) = (self.job, self.from, JOB_EXPORT_PART_BYTES_MAX);
+        let question = Question::Jobs(JobQuery::Export { job, from, length });
+        let managed = self.access.manage("", Management::Inspect(Box::new(question))).await?;
+        if let Managed::Findings(findings) = managed
+            && let Found::JobExport(part) = findings.found
+        {
+            self.from += part.bytes.len() as u64;
+            self.next = Some(part.bytes);
+            return Ok(part.length);
+        }
+        Ok(0)
+    }
+}
+
 /// Dispatches `/jobs/{job}/{operation}`.
 pub(super) async fn control(
     exchange: &Exchange,
@@ -194,6 +266,6 @@ async fn ask(exchange: &Exchange, form: JobQueryForm) -> Answer {
     super::manage::manage(exchange, "", Management::Inspect(Box::new(question))).await
 }
 
-fn parse(job: &str) -> Result<JobId, Refusal> {
+pub(super) fn parse(job: &str) -> Result<JobId, Refusal> {
     JobId::parse(job).ok_or_else(|| Refusal::argument("the job must be a GUID"))
 }

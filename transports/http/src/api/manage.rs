@@ -213,6 +213,7 @@ async fn respond(
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)
+            | FindingsView::JobExport(_)
             | FindingsView::Tap(_)
             | FindingsView::Search(_) => {
                 return Err(Refusal::unexpected());

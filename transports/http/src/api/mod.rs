@@ -93,7 +93,9 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Policy { .. } => policies::METHODS,
         ApiRoute::SignIn => sign_in::METHODS,
         ApiRoute::Unlock => "POST, DELETE, OPTIONS",
-        ApiRoute::AuditExport | ApiRoute::Download { .. } => "GET, OPTIONS",
+        ApiRoute::AuditExport | ApiRoute::JobExport { .. } | ApiRoute::Download { .. } => {
+            "GET, OPTIONS"
+        }
         ApiRoute::Declaration
         | ApiRoute::Downloads
         | ApiRoute::Watch
@@ -154,6 +156,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::CreateJob { .. }
         | ApiRoute::Job { .. }
         | ApiRoute::JobSamples { .. }
+        | ApiRoute::JobExport { .. }
         | ApiRoute::ControlJob { .. }
         | ApiRoute::Receipt { .. }
         | ApiRoute::LockBreak { .. }
@@ -286,6 +289,7 @@ pub(crate) async fn dispatch(
         ApiRoute::Job { job } => job::describe(exchange, job).await,
         ApiRoute::JobSamples { job } => job::samples(exchange, job).await,
         ApiRoute::JobFailures { job } => job::failures(exchange, job).await,
+        ApiRoute::JobExport { job } => job::export(exchange, job).await,
         ApiRoute::ControlJob { job, operation } => {
             job::control(exchange, payload, job, operation).await
         }

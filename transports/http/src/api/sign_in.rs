@@ -1,5 +1,5 @@
 //! Console tokens and downloads (CON-71): `/sign-in` exchanges credentials for a console token, and
-//! `/downloads` gives the address of a body, which a browser can follow without a token.
+//! `/downloads` gives the address of a body or file, which a browser can follow without a token.
 
 use actix_web::http::{Method, StatusCode};
 use actix_web::web;
@@ -10,7 +10,7 @@ use peeklock_json::Instant;
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
-use super::{json, no_content};
+use super::{job, json, no_content};
 use crate::body;
 use crate::error::{Answer, Problem, Refusal};
 use crate::exchange::{Exchange, token};
@@ -130,7 +130,8 @@ pub(crate) struct ConsoleTokenView {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DownloadForm {
-    /// Path of a body or session state in this API, such as `queues/orders/messages/17/body`.
+    /// Path of a body, a session state or the export of a job in this API, such as
+    /// `queues/orders/messages/17/body`.
     path: String,
 }
 
@@ -248,7 +249,7 @@ pub(super) async fn lock(exchange: &Exchange, payload: &mut web::Payload) -> Ans
     Ok(no_content())
 }
 
-/// Make an address from which a browser downloads a body or a session state.
+/// Make an address from which a browser downloads a body, a session state or an export.
 ///
 /// The address has the rights of this request.
 #[utoipa::path(post, operation_id = "create_download", path = "/downloads", tag = "console",
@@ -259,20 +260,25 @@ pub(super) async fn create_download(exchange: &Exchange, payload: &mut web::Payl
     let (form, _room): (DownloadForm, _) = body::read_json(exchange, payload).await?;
     let address = format!("/$api/v1/{}", form.path);
     let parsed = (form.path.len() <= PATH_BYTES_MAX).then(|| route::parse(&address, "")).flatten();
-    let Some(Route::Api(ApiRoute::MessageBody { path, .. } | ApiRoute::SessionState { path, .. })) =
-        parsed
-    else {
-        let detail = "path must name a body or a session state, such as \
-            queues/orders/messages/17/body";
-        return Err(Refusal::argument(detail));
-    };
-    exchange.allow(Action::Inspect, &path).await?;
+    match parsed {
+        Some(Route::Api(
+            ApiRoute::MessageBody { path, .. } | ApiRoute::SessionState { path, .. },
+        )) => drop(exchange.allow(Action::Inspect, &path).await?),
+        Some(Route::Api(ApiRoute::JobExport { job })) => {
+            exchange.access.allow_job(Action::Inspect, job::parse(&job)?).await?;
+        }
+        _ => {
+            let detail = "path must name a body, a session state or the export of a job, such as \
+                queues/orders/messages/17/body";
+            return Err(Refusal::argument(detail));
+        }
+    }
     let (site, token) = (&exchange.site, token(&exchange.request));
     let ticket = site.downloads.add(address, token, site.broker.now())?;
     Ok(json(StatusCode::CREATED, &DownloadView { path: format!("downloads/{ticket}") }))
 }
 
-/// Download a body or a session state, once.
+/// Download a body, a session state or an export, once.
 #[utoipa::path(get, operation_id = "download", path = "/downloads/{ticket}", tag = "console",
     params(("ticket" = String, Path)),
     responses((status = 200, body = [u8], content_type = "application/octet-stream"),

@@ -118,7 +118,10 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("post", "/messages/delete-unlocked") => Action::DeleteUnlocked,
         ("delete", "/messages/{sequenceNumber}") => Action::DeleteDeferred,
         // Without a job, the right on the namespace.
-        ("get", "/jobs/{job}" | "/jobs/{job}/samples" | "/jobs/{job}/failures") => Action::Inspect,
+        (
+            "get",
+            "/jobs/{job}" | "/jobs/{job}/samples" | "/jobs/{job}/failures" | "/jobs/{job}/export",
+        ) => Action::Inspect,
         ("post", "/jobs") => Action::Operate,
         ("post", job) if job.starts_with("/jobs/{job}/") => Action::Operate,
         ("post", "/locks/break" | "/sessions/{sessionId}/break" | "/messages/act")

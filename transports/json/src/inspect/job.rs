@@ -1,21 +1,20 @@
 //! Jobs of operators: requests, questions and answers (CON-12 to CON-21).
 
-use peeklock_core::command::{ActedMessage, Deed};
+use peeklock_core::command::Deed;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    Head, HeadStates, JOB_FAILURE_PAGE_MAX, JOB_NUMBER_COUNT_MAX, JOB_PAGE_MAX, JOB_RATE_DEFAULT,
-    JobControl, JobDigest, JobDraft, JobFacts, JobFailurePage, JobPage, JobPreview, JobProgress,
-    JobQuery, JobSample, JobSelection,
+    HeadStates, JOB_EXPORT_PART_BYTES_MAX, JOB_FAILURE_PAGE_MAX, JOB_NUMBER_COUNT_MAX,
+    JOB_PAGE_MAX, JOB_RATE_DEFAULT, JobControl, JobDigest, JobDraft, JobFacts, JobPage, JobPreview,
+    JobProgress, JobQuery, JobSelection,
 };
 use peeklock_core::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::clause::WhereForm;
-use super::message::HeadView;
 use super::question::state_names;
 use super::{ActResultName, HeadStateName, JobStateName, is_false};
-use crate::act::{ActedMessageView, DeedForm, numbers_up_to};
+use crate::act::{DeedForm, numbers_up_to};
 use crate::text::{Guid, Instant};
 
 /// Maximum number of sequence numbers that are read. The broker refuses more than
@@ -113,6 +112,17 @@ pub enum JobQueryForm {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         top: Option<u32>,
     },
+    /// Reads a part of the file that an ended job has exported.
+    Export {
+        /// The job.
+        job: Guid,
+        /// Position of the first byte; by default 0.
+        #[serde(default)]
+        from: u64,
+        /// Maximum number of bytes, 1 to 262,144; by default 262,144.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        length: Option<u64>,
+    },
 }
 
 /// A job.
@@ -155,6 +165,10 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub undo_until_utc: Option<Instant>,
+    /// Bytes of the file that the ended job has exported; absent if there is none, or none any
+    /// more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export_bytes: Option<u64>,
     /// Messages that were tried; until the preview is ready, that were selected.
     pub tried: u64,
     /// Messages whose deed is done.
@@ -242,48 +256,6 @@ pub struct JobPageView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     next: Option<Guid>,
-    /// Instant of the answer by the clock of the broker.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    now_utc: Instant,
-}
-
-/// The samples of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct JobSamplePageView {
-    /// The first messages of the job that are still there, at most 20.
-    samples: Vec<JobSampleView>,
-    /// Instant of the answer by the clock of the broker.
-    #[cfg_attr(feature = "schema", schema(value_type = String))]
-    now_utc: Instant,
-}
-
-/// A message of a dry run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct JobSampleView {
-    /// The message as the deed would store it, with its present number; one to be deleted as it is
-    /// now. A new message id is absent.
-    message: HeadView,
-    /// Result of the deed, if it would leave the message alone now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    refused: Option<ActResultName>,
-}
-
-/// A page of messages whose deed was not done.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct JobFailurePageView {
-    /// The messages, in the order in which they were tried.
-    failures: Vec<ActedMessageView>,
-    /// Number of all failures, of which at most 10,000 are listed.
-    total: u64,
-    /// `skip` of the next page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    next: Option<u32>,
     /// Instant of the answer by the clock of the broker.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     now_utc: Instant,
@@ -396,6 +368,15 @@ impl JobQueryForm {
                 skip: *skip,
                 count_max: rows(*top, JOB_FAILURE_PAGE_MAX)?,
             },
+            Self::Export { job, from, length } => {
+                let length = length.unwrap_or(JOB_EXPORT_PART_BYTES_MAX);
+                if !(1..=JOB_EXPORT_PART_BYTES_MAX).contains(&length) {
+                    return Err(Rejection::out_of_range(format!(
+                        "length is {length}; it must be 1 to {JOB_EXPORT_PART_BYTES_MAX}"
+                    )));
+                }
+                JobQuery::Export { job: JobId(job.0), from: *from, length }
+            }
         })
     }
 }
@@ -410,6 +391,9 @@ impl From<&JobQuery> for JobQueryForm {
             JobQuery::Samples(JobId(job)) => Self::Samples { job: Guid(*job) },
             JobQuery::Failures { job, skip, count_max } => {
                 Self::Failures { job: Guid(job.0), skip: *skip, top: Some(*count_max) }
+            }
+            JobQuery::Export { job, from, length } => {
+                Self::Export { job: Guid(job.0), from: *from, length: Some(*length) }
             }
         }
     }
@@ -436,6 +420,7 @@ impl JobView {
             started_at_utc: facts.started_at.map(Instant),
             ended_at_utc: facts.ended_at.map(Instant),
             undo_until_utc: facts.undo_until.map(Instant),
+            export_bytes: facts.export_bytes,
             tried: facts.progress.tried,
             done: facts.progress.done,
             failed: facts.progress.failed,
@@ -469,6 +454,7 @@ impl JobView {
             started_at: self.started_at_utc.map(|Instant(at)| at),
             ended_at: self.ended_at_utc.map(|Instant(at)| at),
             undo_until: self.undo_until_utc.map(|Instant(at)| at),
+            export_bytes: self.export_bytes,
             preview: self.preview.map(Into::into),
             progress: JobProgress { tried: self.tried, done: self.done, failed: self.failed },
         })
@@ -541,44 +527,6 @@ impl JobPageView {
     pub(super) fn page(self) -> Result<JobPage, Rejection> {
         let jobs = self.jobs.into_iter().map(JobView::facts).collect::<Result<_, _>>()?;
         Ok(JobPage { jobs, total: self.total, next: self.next.map(|Guid(job)| JobId(job)) })
-    }
-}
-
-impl JobSamplePageView {
-    pub(super) fn new(samples: Vec<JobSample>, at: Timestamp) -> Self {
-        let view = |JobSample { head, refused }| JobSampleView {
-            message: HeadView::from(head),
-            refused: refused.map(Into::into),
-        };
-        Self { samples: samples.into_iter().map(view).collect(), now_utc: Instant(at) }
-    }
-
-    pub(super) const fn at(&self) -> Timestamp {
-        self.now_utc.0
-    }
-
-    pub(super) fn samples(self) -> Result<Vec<JobSample>, Rejection> {
-        let sample = |view: JobSampleView| {
-            let head = Head::try_from(view.message)?;
-            Ok(JobSample { head, refused: view.refused.map(Into::into) })
-        };
-        self.samples.into_iter().map(sample).collect()
-    }
-}
-
-impl JobFailurePageView {
-    pub(super) fn new(page: JobFailurePage, at: Timestamp) -> Self {
-        let failures = page.failures.into_iter().map(ActedMessageView::from).collect();
-        Self { failures, total: page.total, next: page.next, now_utc: Instant(at) }
-    }
-
-    pub(super) const fn at(&self) -> Timestamp {
-        self.now_utc.0
-    }
-
-    pub(super) fn page(self) -> JobFailurePage {
-        let failures = self.failures.into_iter().map(ActedMessage::from).collect();
-        JobFailurePage { failures, total: self.total, next: self.next }
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) fn operations() -> Vec<Operation> {
         r#"{"topology":{"around":"orders","hops":2,"top":100}}"#,
         r#"{"checks":{"kind":"deadLettersUnread","muted":false}}"#,
     ];
+    let exports =
+        [r#"{"jobs":{"export":{"job":"00000000-0000-0000-0000-000000000b0b","from":262144,
+            "length":262144}}}"#];
     let journeys =
         [r#"{"journey":{"sequenceNumber":7}}"#, r#"{"journey":{"messageId":"order-1"}}"#];
     let operation = |question: &str| {
@@ -87,7 +90,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let all = questions.into_iter().map(operation).chain(commands.into_iter().map(manage));
     let all = all.chain(jobs.into_iter().map(operation));
     let all = all.chain(mutes.into_iter().map(manage));
-    all.chain(journeys.into_iter().map(operation)).collect()
+    let all = all.chain(journeys.into_iter().map(operation));
+    all.chain(exports.into_iter().map(operation)).collect()
 }
 
 /// Returns one answer of each kind.
@@ -191,7 +195,8 @@ pub(super) fn notices() -> Vec<Notice> {
         {{{at},"station":"rescheduled","dueAtUtc":"2026-05-01T13:00:00Z"}}],
         "completeSinceUtc":"2026-05-01T11:00:00Z","isCut":true,"hiddenCount":1,{now}}}}}"#
     );
-    let more = [job, failures, topology, checks, samples, journey];
+    let export = format!(r#"{{"jobExport":{{"size":4,"from":2,"contentBase64":"fQo=",{now}}}}}"#);
+    let more = [job, failures, topology, checks, samples, journey, export];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
 }
