@@ -1,6 +1,7 @@
 // Jobs of the console and its workbench for dead letters, against a broker without storage.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { as, ask, close, EVIL, isReadable, launch, opened, PHONE, post, press, rows, visit } from "./console.js";
 import { connected } from "./support.js";
@@ -200,6 +201,31 @@ test("deleted messages are put back", async (t) => {
   await job(tab).getByText("3 of 3 messages put back.").waitFor();
   const { heads } = await ask("GET", "queues/regretted/heads");
   assert.deepEqual(heads.map(({ sequenceNumber, bodyStart }) => [sequenceNumber, bodyStart]), [[1, "m0"], [2, "m1"], [3, "m2"]]);
+});
+
+// CON-22, CON-44, CON-48, CON-71: selected dead letters are downloaded as a table, and stay
+test("dead letters are exported to a file", async (t) => {
+  await filled("kept", 3);
+  await ran("queues/kept", { where: "", deed: { deadLetter: { reason: "=1+1" } } });
+  const tab = await opened(t);
+  await visit(tab, "#/queue/kept/dead-letters");
+  await rows(tab).nth(2).waitFor();
+  await button(tab, "Select everything").click();
+  await button(selection(tab), "Export…").click();
+  const form = tab.getByRole("form", { name: /^Export everything/ });
+  assert.equal(await form.getByLabel("Break locks of receivers").count(), 0);
+  await form.getByText("Table without bodies, as CSV").click();
+  await isReadable(tab, "export");
+  await button(form, "Preview").click();
+  await job(tab).getByText("It changes no message.").waitFor();
+  await button(job(tab), "Export 3 messages").click();
+  await job(tab).getByText("3 of 3 messages exported.").waitFor();
+  const [download] = await Promise.all([tab.waitForEvent("download"), button(job(tab), /^Download/).click()]);
+  assert.equal(download.suggestedFilename(), "kept.csv");
+  const file = await readFile(await download.path(), "utf8");
+  assert.deepEqual([file.split("\r\n").length, file.split(",'=1+1,").length], [5, 4]);
+  await isReadable(tab, "download");
+  assert.equal((await ask("GET", "queues/kept%2F%24DeadLetterQueue/heads")).heads.length, 3);
 });
 
 // CON-12, CON-14, CON-19: refusals before the start, failures after it, and a next job for them

@@ -2,7 +2,7 @@
 // Jobs: one change of many messages. A form makes a job, which the address names from then on; the panel of the job shows its
 // preview, starts it, and follows it to its end. A page lists all jobs (CON-12 to CON-19, CON-55, CON-62, CON-63).
 
-import { asApiError, change, entityPath, get, getBytes, mayManage, now, SUB_QUEUES } from "./api.js";
+import { asApiError, change, downloadAddress, entityPath, get, getBytes, mayManage, now, SUB_QUEUES } from "./api.js";
 import { counted, useMayOperate } from "./actions.js";
 import { DRAFTS } from "./credential.js";
 import { utf8 } from "./decode.js";
@@ -61,6 +61,7 @@ const drafts = {
   },
 };
 
+const EXPORT_FORMS = [["ndjson", "Whole messages, as JSON lines"], ["csv", "Table without bodies, as CSV"]];
 const BODY = [["", "Stays"], ["body", "New text"], ["mergePatch", "JSON merge patch"]];
 const BODY_LABELS = {
   body: "New body",
@@ -123,6 +124,10 @@ const DEEDS = {
     read: ({ when = "now", at, count, unit = "minutes" }) => (when === "now" ? {} : when === "at" ? { atUtc: new Date(zone() === "utc" ? `${at}Z` : at).toISOString() } : { [when]: period(count, unit) }),
   },
   delete: { verb: "Delete", past: "deleted", places: [...MAIN, "scheduled", ...DEAD], note: "They are removed. The preview shows whether that can be undone.", fields: [], isHarm: true, read: () => ({}) },
+  export: {
+    verb: "Export", past: "exported", places: [...MAIN, "scheduled", ...DEAD], note: "The broker writes them to a file, which you download. Nothing is changed.", fields: [], isExport: true,
+    read: ({ form = "ndjson" }) => ({ form }),
+  },
   putBack: { verb: "Put back", past: "put back", places: /** @type {string[]} */ ([]), fields: [] },
 };
 
@@ -148,7 +153,7 @@ const RESULTS = {
   destinationTooSmall: "too large for the destination",
   noSession: "without the session that the destination requires",
   duplicate: "known to the destination by their message id; choose new ids",
-  refused: "refused by the destination",
+  refused: "refused by the destination, or not readable",
   notJson: "the patch does not apply to bodies that are not JSON of at most 256 KiB and 128 levels, are compressed, or have a patched member twice",
 };
 
@@ -221,7 +226,7 @@ export function Acts({ kind, path, tab, numbers, where, what = "everything that 
 
 /** Values of a new job. It ends with a preview, so nothing changes yet. */
 function Form({ id, what, draft, one, make, onClose }) {
-  const { verb, note, fields, isTimed, isSent, read } = /** @type {any} */ (DEEDS[id]);
+  const { verb, note, fields, isTimed, isSent, isExport, read } = /** @type {any} */ (DEEDS[id]);
   const [values, setValues] = useState(/** @type {any} */ (() => drafts.of(draft)));
   const [present, setPresent] = useState("");
   const [isLoading, setLoading] = useState(false);
@@ -289,6 +294,7 @@ function Form({ id, what, draft, one, make, onClose }) {
       ${/^(later|earlier)$/.test(when) && html`<input type="number" min="1" max="99999" required aria-label="Number of units" value=${values.count ?? ""} onInput=${set("count")} />
         <select aria-label="Unit" value=${values.unit ?? "minutes"} onChange=${set("unit")}>${Object.keys(TIMES).map((unit) => html`<option key=${unit} value=${unit} selected=${unit === (values.unit ?? "minutes")}>${unit}</option>`)}</select>`}</div>`
     }
+    ${isExport && html`<div class="tools"><${Choice} label="File" value=${values.form ?? "ndjson"} options=${EXPORT_FORMS} onChange=${(form) => setValues({ ...values, form })} /></div>`}
     ${
       isSent &&
       html`<div class="tools"><${Choice} label="Body" value=${values.how ?? ""} options=${BODY} onChange=${choose} />${present && html`<span class="quiet">${present}</span>`}</div>
@@ -303,7 +309,7 @@ function Form({ id, what, draft, one, make, onClose }) {
       <label>Messages per second <input type="number" min="1" max=${RATE_MAX} value=${values.rate ?? RATE} onInput=${set("rate")} /></label>
       <label>Trial: pause after <input type="number" min="1" placeholder="no trial" value=${values.trial ?? ""} onInput=${set("trial")} /></label>
       ${isSent && !one && html`<button type="button" onClick=${() => setValues({ ...values, trial: "10" })}>Try on ten</button>`}
-      <label><input type="checkbox" checked=${values.breakLocks === true} onChange=${(event) => setValues({ ...values, breakLocks: event.currentTarget.checked })} />Break locks of receivers</label>
+      ${!isExport && html`<label><input type="checkbox" checked=${values.breakLocks === true} onChange=${(event) => setValues({ ...values, breakLocks: event.currentTarget.checked })} />Break locks of receivers</label>`}
       ${isSent && html`<label><input type="checkbox" checked=${values.newId === true} onChange=${(event) => setValues({ ...values, newId: event.currentTarget.checked })} />New message ids</label>`}
     </div>
     <${Problem} error=${error} />
@@ -390,6 +396,19 @@ function Job({ job, onClose, reread, keepFocus }) {
     }
     setBusy(false);
   };
+  const download = async () => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      const link = document.createElement("a");
+      link.href = await downloadAddress(`jobs/${job.job}/export`);
+      link.download = `${entity.split("/").at(-1)}.${job.deed.export?.form ?? "ndjson"}`;
+      link.click();
+    } catch (thrown) {
+      setError(asApiError(thrown));
+    }
+    setBusy(false);
+  };
   const button = (operation, label, body = undefined, className = "") => html`<button type="button" key=${operation} class=${className} disabled=${isBusy} onClick=${() => control(operation, body)}>${label}</button>`;
   const count = preview?.count ?? 0;
   const isOpen = /^(waiting|running|paused)$/.test(job.state);
@@ -413,6 +432,7 @@ function Job({ job, onClose, reread, keepFocus }) {
     </div>`
     }
     ${mayOperate && job.undoUntilUtc && html`<div class="tools"><button type="button" disabled=${isBusy} onClick=${undo}>Undo ${counted(job.done)}</button><span class="quiet">possible for <${Left} until=${job.undoUntilUtc} /></span></div>`}
+    ${job.exportBytes > 0 && html`<div class="tools"><button type="button" disabled=${isBusy} onClick=${download}>Download ${size(job.exportBytes)}</button><span class="quiet">The file is kept with the job, until newer exports need the room.</span></div>`}
     ${job.failed > 0 && html`<${Failures} key=${job.job} job=${job} mayOperate=${mayOperate} />`}
     <${Made} job=${job} />`;
 }
@@ -432,7 +452,7 @@ function Preview({ job }) {
       <tbody>${reasons.map((one, place) => html`<tr key=${place}><td class="right">${number(one.count)}</td><td>${one.reason === undefined ? html`<span class="quiet">none</span>` : html`<${Text} value=${one.reason} max=${300} />`}</td></tr>`)}</tbody></table></details>`}
     ${/** @type {any} */ (Object.values(job.deed)[0])?.edit?.mergePatch !== undefined && html`<p class="quiet">The counts leave the merge patch out: only the samples try it. A message to which it does not apply stays, and is listed.</p>`}
     ${samples.length > 0 && html`<${Samples} key=${job.job} job=${job} /><p class="quiet">At most ${number(job.rate)} per second${job.trial ? `, and a pause after ${number(job.trial)}` : ""}${job.breakLocks ? ", locks are broken" : ""}.</p>`}
-    ${job.state === "ready" && count > 0 && html`<p class=${job.preview.undoable ? "quiet" : "look"}>${job.preview.undoable ? "It can be undone for 24 h after its end." : "It cannot be undone."}</p>`}
+    ${job.state === "ready" && count > 0 && html`<p class=${job.preview.undoable || job.deed.export ? "quiet" : "look"}>${job.deed.export ? "It changes no message." : job.preview.undoable ? "It can be undone for 24 h after its end." : "It cannot be undone."}</p>`}
     ${job.state === "ready" && html`<p class="quiet">${left > 0 ? `Nothing is changed yet. The job can be started for ${span(left)}.` : "The time to start this job is over."}</p>`}`;
 }
 
@@ -448,7 +468,7 @@ function Samples({ job }) {
       <td class="mono">${Object.entries(message.applicationProperties ?? {}).map(([name, value]) => html`<div key=${name}>${text(name)}: ${text(propertyText(value), 200)}</div>`)}</td>
       <td class="mono">${message.bodyStart === undefined ? size(message.bodySize) : text(message.bodyStart, 256)}</td>
       <td>${refused && html`<span class="look">${RESULTS[refused] ?? visible(refused)}</span>`}</td></tr>`;
-  return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${nameOf(job.deed) === "delete" ? "Samples" : "Samples as they would be stored"}</summary>
+  return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}><summary>${/^(delete|export)$/.test(nameOf(job.deed)) ? "Samples" : "Samples as they would be stored"}</summary>
     <${Problem} error=${list.error} onRetry=${list.refresh} />
     ${list.value && samples.length === 0 && html`<p class="quiet">None of the first messages is there any more.</p>`}
     ${
