@@ -7,13 +7,18 @@
 
 mod measure;
 
+use peeklock_core::Broker;
+use peeklock_core::command::Command;
+use peeklock_core::description::{SubscriptionUpdate, TopicUpdate};
 use peeklock_core::ids::{EntityId, SequenceNumber};
+use peeklock_core::inspect::{Found, Question, WhatIfQuery};
 use peeklock_core::limits::{Limits, Tier};
+use peeklock_core::management::{Managed, Management};
 use peeklock_core::message::{Content, Message};
 use peeklock_core::rule::sql::{Parameters, Unobserved, compile_filter};
 use peeklock_core::rule::{
-    CorrelationFilter, Facts, Filter, Matcher, PublishedMessage, RuleDescription, Selection,
-    SubscriptionSettings,
+    CorrelationFilter, Facts, Filter, Matcher, PublishedMessage, RuleChange, RuleDescription,
+    RuleEdit, Selection, SubscriptionSettings,
 };
 use peeklock_core::time::Timestamp;
 
@@ -33,9 +38,14 @@ fn main() {
     correlation_filters(&content);
     fan_out(&content);
     actions(&content);
+    trials();
 }
 
 fn message() -> Content {
+    plain_message().encode()
+}
+
+fn plain_message() -> Message {
     Message::new(vec![0; 1_024])
         .with_message_id("0123456789abcdef0123456789abcdef")
         .with_subject("order")
@@ -51,7 +61,6 @@ fn message() -> Content {
             "trace",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
         )
-        .encode()
 }
 
 fn facts(content: &Content) -> Facts<'static> {
@@ -160,4 +169,52 @@ fn actions(content: &Content) {
             .with_action("SET quantity = quantity / 2; REMOVE trace; SET sys.Label = 'half'")
     });
     measured("an action of three statements: copies", &matcher, content, 1, 50_000, 1);
+}
+
+/// Tries a changed rule on 1,000 stored messages and 100 rules, through a broker (CON-37).
+fn trials() {
+    const MESSAGES: usize = 1_000;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.unwrap_or_else(|error| panic!("{error}"));
+    let failed = |error: &dyn std::fmt::Display| -> ! { panic!("{error}") };
+    let rule = |number: usize| {
+        let text = format!("quantity > {number} AND color = 'red' AND customer <> {number}");
+        RuleDescription::new("r", Filter::sql(text), NOW)
+    };
+    let broker = runtime.block_on(async {
+        let broker = Broker::builder().arbiters(1).start().await;
+        let broker = broker.unwrap_or_else(|error| failed(&error));
+        let created = broker.create_topic("t", TopicUpdate::default()).await;
+        created.unwrap_or_else(|error| failed(&error));
+        for number in 0..100 {
+            let (name, update) = (format!("s{number:02}"), SubscriptionUpdate::default());
+            let created = broker.create_subscription("t", &name, update, vec![rule(number)]).await;
+            created.unwrap_or_else(|error| failed(&error));
+        }
+        let topic = broker.entity("t").unwrap_or_else(|error| failed(&error));
+        for number in 0..MESSAGES {
+            let message = plain_message().with_message_id(number.to_string());
+            let message = broker.inbound(message);
+            let sent = topic.call(Command::Send { message }).await;
+            sent.unwrap_or_else(|error| failed(&error));
+        }
+        broker.idle().await;
+        broker
+    });
+    let edit = RuleEdit::Set(Box::new(rule(500)));
+    let query = WhatIfQuery {
+        changes: vec![RuleChange { subscription: "s00".into(), edit }],
+        message_count_max: 1_000,
+        difference_count_max: 100,
+    };
+    let access = broker.full_access();
+    measure::rate("a trial on 100 rules: messages", MESSAGES, || {
+        runtime.block_on(async {
+            let question = Question::WhatIf(Box::new(query.clone()));
+            let answer = access.manage("t", Management::Inspect(Box::new(question))).await;
+            let Ok(Managed::Findings(findings)) = answer else { panic!("no answer") };
+            let Found::WhatIf(found) = findings.found else { panic!("another answer") };
+            assert_eq!(found.message_count, MESSAGES as u64);
+        });
+    });
 }

@@ -38,6 +38,7 @@ mod connection_string;
 mod context;
 mod dlq;
 mod export;
+mod filters;
 mod forward;
 mod health;
 mod holders;
@@ -237,6 +238,12 @@ enum Command {
     /// Show the stations of a message, also after it is gone
     #[command(after_help = journey::HELP)]
     Journey(journey::JourneyFlags),
+    /// Show the last messages that a topic published
+    #[command(after_help = filters::SAMPLES_HELP)]
+    Samples(filters::SamplesFlags),
+    /// Try a rule on the last messages of a topic before you save it
+    #[command(after_help = filters::WHAT_IF_HELP)]
+    WhatIf(Box<filters::WhatIfFlags>),
     /// Show counts, gauges and times of an entity or of the namespace over time
     #[command(after_help = series::HELP)]
     Series(series::SeriesFlags),
@@ -473,6 +480,8 @@ pub fn run(host: Host) -> ExitCode {
         Some(Command::Job(command)) => job::run(&command),
         Some(Command::Schedule(command)) => schedule::run(&command),
         Some(Command::Journey(flags)) => journey::run(&flags),
+        Some(Command::Samples(flags)) => filters::samples(&flags),
+        Some(Command::WhatIf(flags)) => filters::what_if(&flags),
         Some(Command::Series(flags)) => series::run(&flags),
         Some(Command::Topology(flags)) => topology::run(&flags),
         Some(Command::Checks(flags)) => checks::run(&flags),

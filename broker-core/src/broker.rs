@@ -408,7 +408,7 @@ impl Broker {
     }
 
     /// Returns the entity if it has the given kind and is not a sub-queue.
-    fn require_kind(
+    pub(crate) fn require_kind(
         &self,
         entity: Entity,
         path: &str,

@@ -31,6 +31,7 @@ use crate::grant::SignIns;
 use crate::journeys::{Journeys, JourneysConfig};
 use crate::policies::Policies;
 use crate::refusals::Refusals;
+use crate::samples::{Samples, SamplesConfig};
 use crate::search::Searches;
 use crate::series::{SeriesCollector, SeriesConfig};
 use crate::shared::{Health, Namespace, Shared};
@@ -113,6 +114,7 @@ pub struct BrokerBuilder {
     jobs: Option<Arc<dyn JobRunner>>,
     series: Option<SeriesConfig>,
     journeys: Option<JourneysConfig>,
+    samples: Option<SamplesConfig>,
     checks: Option<ChecksConfig>,
     pub(crate) watch: WatchScope,
     key: Option<[u8; 16]>,
@@ -135,6 +137,7 @@ impl Default for BrokerBuilder {
             jobs: None,
             series: None,
             journeys: None,
+            samples: None,
             checks: None,
             watch: WatchScope::Nothing,
             key: None,
@@ -256,6 +259,15 @@ impl BrokerBuilder {
     #[must_use]
     pub const fn journeys(mut self, config: JourneysConfig) -> Self {
         self.journeys = Some(config);
+        self
+    }
+
+    /// Keeps the properties of the last published messages of each topic, on which rules can be
+    /// tried (CON-36). Without this, questions for samples are refused, and trials use stored
+    /// messages only.
+    #[must_use]
+    pub const fn samples(mut self, config: SamplesConfig) -> Self {
+        self.samples = Some(config);
         self
     }
 
@@ -396,6 +408,7 @@ impl BrokerBuilder {
             surveys: Surveys::default(),
             taps: Arc::default(),
             journeys,
+            samples: self.samples.map(|config| Arc::new(Samples::new(config))),
             series: SeriesCollector::new(self.series),
             checks: Checks::new(self.checks),
             searches: Searches::default(),

@@ -27,6 +27,9 @@ use crate::jobs::{JobExportPart, JobFacts, JobFailurePage, JobPage, JobQuery, Jo
 use crate::journeys::query::{Journey, JourneyQuery};
 pub use crate::message::BodyKind;
 use crate::message::Message;
+use crate::samples::query::{
+    ExplainQuery, SamplesQuery, TopicExplanation, TopicSamples, WhatIf, WhatIfQuery,
+};
 use crate::search::{SearchPage, SearchStep};
 use crate::series::query::{Series, SeriesQuery};
 use crate::time::{TimeSpan, Timestamp};
@@ -92,6 +95,12 @@ pub enum Question {
     Checks(ChecksQuery),
     /// Reads the journey of a message (CON-29). Answer: [`Found::Journey`].
     Journey(JourneyQuery),
+    /// Reads the last published messages of a topic (CON-36). Answer: [`Found::Samples`].
+    Samples(SamplesQuery),
+    /// Explains all rules of a topic for one message (CON-35). Answer: [`Found::Explanation`].
+    Explain(Box<ExplainQuery>),
+    /// Tries changes of the rules of a topic on its messages (CON-37). Answer: [`Found::WhatIf`].
+    WhatIf(Box<WhatIfQuery>),
 }
 
 /// Maximum number of bytes of a body or session state in one answer (CON-03).
@@ -153,6 +162,12 @@ pub enum Found {
     Checks(ChecksPage),
     /// Stations of a message.
     Journey(Journey),
+    /// Published messages of a topic.
+    Samples(TopicSamples),
+    /// Results of all rules of a topic for one message.
+    Explanation(Box<TopicExplanation>),
+    /// Effects of changes of the rules of a topic.
+    WhatIf(WhatIf),
 }
 
 /// Holder of a lock. Rows of a page with the same holder share it.
@@ -506,6 +521,9 @@ impl Question {
             | Self::Series(_)
             | Self::Search(_)
             | Self::Journey(_)
+            | Self::Samples(_)
+            | Self::Explain(_)
+            | Self::WhatIf(_)
             | Self::Jobs(_) => Action::Inspect,
             Self::Entities(_) | Self::Clients(_) | Self::Topology(_) | Self::Checks(_) => {
                 Action::Overview
@@ -530,6 +548,9 @@ impl Question {
             | Self::Body { .. }
             | Self::Series(_)
             | Self::Audit(_)
+            | Self::Samples(_)
+            | Self::Explain(_)
+            | Self::WhatIf(_)
             | Self::Tap { .. } => false,
         }
     }
@@ -553,6 +574,17 @@ impl Question {
         matches!(self, Self::Search(_))
     }
 
+    /// Whether the question leads to other entities, of which the answer has only those that the
+    /// caller may read.
+    pub(crate) const fn leads_to_others(&self) -> bool {
+        matches!(self, Self::Journey(_) | Self::Explain(_) | Self::WhatIf(_))
+    }
+
+    /// Whether the answer needs the rules of a topic.
+    pub(crate) const fn needs_rules(&self) -> bool {
+        matches!(self, Self::Explain(_) | Self::WhatIf(_))
+    }
+
     /// Whether the answer is a list, which is built in a turn.
     #[must_use]
     pub const fn is_large(&self) -> bool {
@@ -564,32 +596,5 @@ impl Question {
                 | Self::Search(_)
                 | Self::Jobs(JobQuery::Export { .. })
         )
-    }
-}
-
-impl EntityTotals {
-    /// Adds an entity.
-    pub(crate) fn add(&mut self, row: &EntityRow) {
-        let Readings { counts, size_bytes, receivers, locks, .. } = &row.readings;
-        let sums = &mut self.counts;
-        for (sum, count) in [
-            (&mut sums.active, counts.active),
-            (&mut sums.deferred, counts.deferred),
-            (&mut sums.scheduled, counts.scheduled),
-            (&mut sums.dead_letter, counts.dead_letter),
-            (&mut sums.transfer, counts.transfer),
-            (&mut sums.transfer_dead_letter, counts.transfer_dead_letter),
-            (&mut sums.delayed, counts.delayed),
-            (&mut self.locks, *locks),
-            (&mut self.size_bytes, *size_bytes),
-            (&mut self.receivers, *receivers),
-        ] {
-            *sum = sum.saturating_add(count);
-        }
-        if let Some(Rates { accepted, removed }) = row.rates {
-            let sum = self.rates.get_or_insert(Rates { accepted: 0.0, removed: 0.0 });
-            sum.accepted += accepted;
-            sum.removed += removed;
-        }
     }
 }

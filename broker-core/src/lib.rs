@@ -27,6 +27,7 @@
 //! | `flows`, `series` | counts of messages since the start, and their course over time |
 //! | `kept_file` | small files that are replaced as a whole |
 //! | `journeys` | stations of messages, and their way through entities |
+//! | `samples` | the last published messages of topics, and trials of rules |
 //! | `findings`, `heads`, `survey`, `taps`, [`clients`] | answers for operators, and the registry of clients |
 //! | `topology`, `checks` | entities with their destinations, and findings about faults |
 //! | `jobs` | deeds of operators on many messages |
@@ -53,6 +54,7 @@ pub mod inspect {
     pub use crate::heads::BodyReader;
     pub use crate::jobs::*;
     pub use crate::journeys::query::*;
+    pub use crate::samples::query::*;
     pub use crate::search::*;
     pub use crate::series::query::*;
     pub use crate::topology::query::*;
@@ -101,6 +103,7 @@ pub mod management;
 pub mod migration;
 pub mod policies;
 mod refusals;
+mod samples;
 mod search;
 mod series;
 mod shared;
@@ -116,5 +119,6 @@ pub use broker::{Broker, Entity, StalledTurn, Update};
 pub use builder::{BrokerBuilder, StartError};
 pub use checks::ChecksConfig;
 pub use journeys::JourneysConfig;
+pub use samples::SamplesConfig;
 pub use series::SeriesConfig;
 pub use shared::Namespace;

@@ -27,6 +27,7 @@ use crate::journeys::Journeys;
 use crate::limits::Tier;
 use crate::policies::Policies;
 use crate::refusals::Refusals;
+use crate::samples::Samples;
 use crate::search::Searches;
 use crate::series::SeriesCollector;
 use crate::store::{Store, StoreError};
@@ -76,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) taps: Arc<Taps>,
     /// Stations of messages, if they are kept.
     pub(crate) journeys: Option<Arc<Journeys>>,
+    /// Last published messages of topics, if they are kept.
+    pub(crate) samples: Option<Arc<Samples>>,
     /// Values of all entities over time.
     pub(crate) series: SeriesCollector,
     /// Checks of all entities.

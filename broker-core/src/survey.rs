@@ -95,6 +95,33 @@ impl ReadableKeys {
     }
 }
 
+impl EntityTotals {
+    /// Adds an entity.
+    pub(crate) fn add(&mut self, row: &EntityRow) {
+        let Readings { counts, size_bytes, receivers, locks, .. } = &row.readings;
+        let sums = &mut self.counts;
+        for (sum, count) in [
+            (&mut sums.active, counts.active),
+            (&mut sums.deferred, counts.deferred),
+            (&mut sums.scheduled, counts.scheduled),
+            (&mut sums.dead_letter, counts.dead_letter),
+            (&mut sums.transfer, counts.transfer),
+            (&mut sums.transfer_dead_letter, counts.transfer_dead_letter),
+            (&mut sums.delayed, counts.delayed),
+            (&mut self.locks, *locks),
+            (&mut self.size_bytes, *size_bytes),
+            (&mut self.receivers, *receivers),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
+        if let Some(Rates { accepted, removed }) = row.rates {
+            let sum = self.rates.get_or_insert(Rates { accepted: 0.0, removed: 0.0 });
+            sum.accepted += accepted;
+            sum.removed += removed;
+        }
+    }
+}
+
 impl Surveys {
     /// Returns a survey that is less than a second old and has the entities that were just created.
     /// One caller takes a new one, others wait for it. After a creation or deletion, the caller gets

@@ -15,7 +15,7 @@ use peeklock::operations::Operations;
 use peeklock::otlp::{ENTITY_GAUGES_BYTES, TRACES_BYTES_MAX};
 use peeklock::postgres::PostgresConfig;
 use peeklock::store::JournalConfig;
-use peeklock::{Access, ChecksConfig, JourneysConfig, SeriesConfig};
+use peeklock::{Access, ChecksConfig, JourneysConfig, SamplesConfig, SeriesConfig};
 
 use super::{Config, StoreKind};
 
@@ -187,6 +187,7 @@ impl Config {
         let series = if self.console.series { SeriesConfig::default().bytes_max } else { 0 };
         let journeys = JourneysConfig::default().bytes_max();
         let journeys = if self.console.journeys { journeys } else { 0 };
+        let samples = if self.console.samples { SamplesConfig::default().bytes_max } else { 0 };
         let gauged = self.gauged_entities() as u64;
         let collector = !self.otlp.endpoint.is_empty();
         let traces = if collector && self.otlp.traces { TRACES_BYTES_MAX } else { 0 };
@@ -232,6 +233,7 @@ impl Config {
             ),
             Row::shared("series of entities", "console.series", series),
             Row::shared("journeys of messages", "console.journeys", journeys),
+            Row::shared("samples of topics", "console.samples", samples),
             Row::fixed("checks of entities", ChecksConfig::BYTES_MAX),
             Row::fixed("entries that wait for the audit trail", AUDIT_BYTES),
             Row::fixed("audit trail of an ephemeral broker", trail),

@@ -477,6 +477,10 @@ own_section! {
         ///
         /// A journey shows where a message was accepted, copied, delivered, settled or dead-lettered, and why
         journeys: bool = true, Text("");
+        /// Keeps the properties of the last 256 published messages of each topic, in up to 16 MiB of memory
+        ///
+        /// The console and `peeklock what-if` try changed rules on them
+        samples: bool = true, Text("");
         /// Entities whose series have a value for each second before busier ones; the first 100 count
         series_pinned: Vec<String> = Vec::new(), Text("paths");
     }

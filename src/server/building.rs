@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use peeklock::policies::Policies;
 use peeklock::store::Store;
-use peeklock::{Broker, BrokerBuilder, JourneysConfig, SeriesConfig};
+use peeklock::{Broker, BrokerBuilder, JourneysConfig, SamplesConfig, SeriesConfig};
 
 use super::ServeError;
 use super::opening::{make_data_dir, open_store};
@@ -89,6 +89,9 @@ pub fn broker_builder(
     }
     if console.journeys {
         builder = builder.journeys(JourneysConfig::default());
+    }
+    if console.samples {
+        builder = builder.samples(SamplesConfig::default());
     }
     builder = builder.checks(registry::checks(loaded));
     if let Some(tracer) = host.tracer.take() {

@@ -352,3 +352,28 @@ test("the topology has edges, and findings are muted", async (t) => {
   await assert.rejects(holders.muteFinding(from, "nearlyFull", ""), refusedAs("ArgumentOutOfRange"));
   await assert.rejects(inspection.topology({ around: "none-at-all" }), refusedAs("EntityNotFound"));
 });
+
+// CON-35, CON-36, CON-37
+test("rules of a topic are tried before they are saved", async (t) => {
+  const connection = await connected(t);
+  const topic = `tried-${crypto.randomUUID()}`;
+  await connection.topics.create(topic);
+  t.after(() => connection.topics.delete(topic));
+  const rule = (sql) => ({ name: "r", filter: { type: "sql", sql, parameters: { "@limit": typed("i32", 5) } } });
+  await connection.topics.createSubscription(topic, "eu", { rules: [rule("price > @limit")] });
+  const sender = connection.sender(topic);
+  await sender.send({ body: "cheap", messageId: "cheap", applicationProperties: { price: typed("i32", 1) } });
+  await sender.send({ body: "dear", messageId: "dear", applicationProperties: { price: typed("i32", 7) } });
+  const { samples, total } = await connection.inspection.samples(topic);
+  assert.deepEqual(samples.map(({ message, copyCount }) => [message.messageId, copyCount]), [["dear", 1], ["cheap", 0]]);
+  assert.equal(total, 2);
+  assert.ok(!("body" in samples[0].message));
+  for (const of of [{ message: { applicationProperties: { price: typed("i32", 9) } } }, { sequenceNumber: 2 }]) {
+    const { subscriptions } = await connection.inspection.explain(topic, of);
+    assert.deepEqual(subscriptions.map(({ subscription, rules, copies }) => [subscription, rules[0].verdict, copies.length]), [["eu", "matches", 1]]);
+  }
+  const found = await connection.inspection.whatIf(topic, [{ subscription: "eu", rule: rule("price < @limit") }]);
+  assert.deepEqual(found.subscriptions, [{ subscription: "eu", before: 1, after: 1, gained: 1, lost: 1, changed: 0 }]);
+  assert.deepEqual(found.differences.map(({ sample, gained, lost }) => [sample.message.messageId, gained, lost]), [["dear", [], ["eu"]], ["cheap", ["eu"], []]]);
+  await assert.rejects(connection.inspection.whatIf(topic, []), refusedAs("ArgumentError"));
+});

@@ -187,6 +187,12 @@ async function lookAround(inspection: Inspection): Promise<void> {
   const journey = await inspection.journey("orders", { sequenceNumber: 7 });
   const rule: string | undefined = journey.stations[0]?.rule;
   await inspection.journey("", { messageId: rule ?? journey.completeSinceUtc });
+  const samples = await inspection.samples("events", { top: 1 });
+  const explained = await inspection.explain("events", { sequenceNumber: samples.samples[0]?.sequenceNumber ?? 1 });
+  const copied: PropertyValue | undefined = explained.subscriptions[0]?.copies[0]?.message.applicationProperties["class"];
+  const tried = await inspection.whatIf("events", [{ subscription: "eu", remove: "r" }, { subscription: "us", rule: { name: "r" } }]);
+  const lost: string | undefined = tried.differences[0]?.lost[0];
+  await inspection.explain("events", { message: { subject: lost ?? String(copied) } });
   await inspection.series("", { from: new Date(counts[0] ?? waits?.[0] ?? 0) });
   const { totals } = await inspection.entities({ conditions: ["hasDeadLetters"], sort: "deadLetterMessageCount" });
   const { nodes, edges } = await inspection.topology({ around: "orders", hops: 2 });

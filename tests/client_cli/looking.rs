@@ -343,3 +343,42 @@ fn tap_shows_messages_and_takes_none() {
     assert!(running.line().contains("  4  "));
     assert_eq!(running.end().0, 0);
 }
+
+/// CON-35 to CON-37, CON-41: a rule is tried on the samples of a topic before it is saved.
+#[test]
+fn rules_are_tried_on_samples() {
+    let broker = Broker::with_queue(&[]);
+    broker.ok(&["topic", "create", "events"]);
+    broker.ends(6, &["samples", "events"]);
+    broker.ok(&["subscription", "create", "events", "dear", "--sql", "price > 5"]);
+    for price in ["1", "7"] {
+        let property = format!("price:i32={price}");
+        broker.ok(&["send", "events", "x", "--id", price, "--property", &property]);
+    }
+    let table = broker.ok(&["samples", "events"]);
+    let names = ["NUMBER", "TIME", "SIZE", "COPIES", "ID", "SUBJECT", "PROPERTIES"];
+    assert_eq!(heads(&table).iter().map(|head| head.trim()).collect::<Vec<_>>(), names, "{table}");
+    assert!(table.contains("price=7"), "{table}");
+    let samples = rows(&broker.ok(&["samples", "events", "-o", "ndjson"]));
+    let copies: Vec<_> = samples.iter().map(|row| row["copyCount"].as_u64().unwrap()).collect();
+    assert_eq!(copies, [1, 0]);
+    let explained = broker.ok(&["rule", "test", "events", "--sequence", "2"]);
+    assert!(explained.starts_with("subscription dear\nrule $Default selects it\n"), "{explained}");
+    assert!(explained.ends_with("copy by rule $Default\n\n1 copy in all\n"), "{explained}");
+    broker.ends(6, &["rule", "test", "events", "--property", "price:i32=1"]);
+    broker.ends(4, &["rule", "test", "events", "--sequence", "9"]);
+    let shown = broker.ok(&["what-if", "events", "dear", "--sql", "price < 5"]);
+    let lines: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["dear", "1", "1", "1", "1", "0"], "{shown}");
+    assert_eq!(lines[4][..4], ["samples", "2", "7", "-dear"], "{shown}");
+    assert_eq!(lines[5][..4], ["samples", "1", "1", "+dear"], "{shown}");
+    let found = broker.ok(&["what-if", "events", "dear", "--remove", "-o", "json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found[0]["subscriptions"][0]["lost"], 1, "{found}");
+    broker.ends(6, &["what-if", "events", "dear", "--sql", "price > 6"]);
+    broker.ends(2, &["what-if", "events", "dear"]);
+    broker.ends(4, &["what-if", "events", "none", "--all"]);
+    let rules = broker.ok(&["rule", "list", "events", "dear"]);
+    assert!(rules.contains("price > 5"), "nothing has changed: {rules}");
+}

@@ -231,7 +231,7 @@ fn an_invalid_subscription_is_not_created() {
         (&["subscription", "create", "orders", "eu", "--sql", "1=1", "--all"], "--all"),
         (&["rule", "add", "orders", "eu", "r", "--correlation", "sys.Size=1"], "CorrelationId"),
         (&["rule", "test", "--property", "a=1"], "no rules to test"),
-        (&["rule", "test", "orders"], "SUBSCRIPTION"),
+        (&["rule", "test", "orders", "--rule", "a", "--subject", "x"], "SUBSCRIPTION"),
         (&["rule", "test", "orders", "eu", "--sql", "1=1", "--subject", "x"], "--sql"),
         (&["rule", "test", "--all", "--message", "{\"subjct\":1}"], "subjct"),
     ] {

@@ -195,6 +195,7 @@ pages! {
     the_console_is_opened: "how-to/use-the-console.md",
     a_missing_message_is_found: "how-to/find-why-a-message-did-not-arrive.md",
     findings_are_seen_and_muted: "how-to/check-entities-for-faults.md",
+    filters_are_tried: "how-to/try-a-filter-before-you-save-it.md",
     prometheus_observes_a_broker: "how-to/observe-with-prometheus.md",
     opentelemetry_observes_a_broker: "how-to/observe-with-opentelemetry.md",
     dead_letters_are_drained: "how-to/drain-dead-letters.md",

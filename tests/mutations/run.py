@@ -31,7 +31,9 @@ BELOW = ["peeklock-words", "peeklock-model", "peeklock-machine"]
 IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer", "unreadable"]
 
 # Modules of the test binary `broker`.
-BROKER = ["declarations", "forwarders", "looking", "namespace", "opening", "standby", "store_conformance"]
+BROKER = [
+    "declarations", "filters", "forwarders", "looking", "namespace", "opening", "standby", "store_conformance",
+]
 
 # Per group: rule, requirement ids, file, text, replacement
 QUEUE = [
@@ -610,6 +612,26 @@ OWNERSHIP = [
      "if !locked.get::<_, Option<bool>>(0).unwrap_or(false) {", "if false {"),
 ]
 
+# Samples of topics, and trials of rules.
+FILTERS = [
+    ("samples have no body", "CON-36", "words/src/rule/topic_trial.rs",
+     "            content: self.content.without_body(),", "            content: self.content.clone(),"),
+    ("samples of a topic have a maximum of bytes", "CON-36", "src/samples/mod.rs",
+     "self.samples.len() > COUNT_MAX || self.bytes > bytes_max", "self.samples.len() > COUNT_MAX"),
+    ("the share of a topic shrinks with their number", "CON-36", "src/samples/mod.rs",
+     "            share /= 2;", "            break;"),
+    ("scheduled messages are samples when they are published", "CON-36", "machine/src/topic/schedule.rs",
+     "            self.note_sample((&content, &journey), sequence, copies.len(), ctx.now, step);\n", ""),
+    ("a message is tried once", "CON-37", "src/access/filters.rs",
+     "if self.known.insert((first, id)) {", "if self.known.insert((first, id)) || true {"),
+    ("a catch-all is tried with the changes", "CON-37", "src/access/filters.rs",
+     "        let after = select(&self.after,", "        let after = select(&self.before,"),
+    ("a reader sees only subscriptions that it may read", "CON-73", "src/access/filters.rs",
+     "            match keys.contains(&PathKey::fold(&path)) {", "            match keys.contains(&PathKey::fold(&path)) || true {"),
+    ("refused messages have no copies", "CON-37", "words/src/rule/topic_trial.rs",
+     "if self.excess.is_some() { &[] } else { &self.copies }", "&self.copies"),
+]
+
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
@@ -631,6 +653,7 @@ GROUPS = {
     "jobs": (JOBS, ["unit", "operations"]),
     "standby-program": (STANDBY_PROGRAM, ["program"]),
     "ownership": (OWNERSHIP, ["unit", "standby", "leases"]),
+    "filters": (FILTERS, ["unit", "filters"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

@@ -8,7 +8,7 @@ use peeklock::description::Settings;
 use peeklock::store::{Journal, JournalConfig};
 use peeklock::tls::ClientTls;
 use peeklock::websocket::Encoding;
-use peeklock::{Broker, JourneysConfig};
+use peeklock::{Broker, JourneysConfig, SamplesConfig};
 
 use super::client::Client;
 use super::client::amqp::Amqp;
@@ -54,6 +54,7 @@ impl Target {
             let mut builder = Broker::builder().settings(settings);
             if plan.has_journeys {
                 builder = builder.journeys(JourneysConfig::default());
+                builder = builder.samples(SamplesConfig::default());
             }
             if plan.is_durable() == Some(true) {
                 let path = scratch.at("journal");

@@ -55,7 +55,7 @@ use crate::ids::{ReceiverId, SequenceNumber, Ticket};
 use crate::limits::Limits;
 use crate::path::SubQueue;
 use crate::record::{Batch, Key, Reserved};
-use crate::rule::RulePlace;
+use crate::rule::{RulePlace, SampledMessage};
 use crate::time::{TimeSpan, Timestamp};
 use crate::transaction::Part;
 
@@ -214,6 +214,10 @@ pub struct StepOutput {
     pub notes_events: bool,
     /// Events of messages, in order: facts that are no change.
     pub events: Vec<MessageEvent>,
+    /// Whether `samples` are noted; the driver sets it.
+    pub notes_samples: bool,
+    /// Messages that the step published, in order.
+    pub samples: Vec<SampledMessage>,
     /// Times under lock of the messages whose lock ended.
     pub lock_spans: Vec<TimeSpan>,
     /// Number of locks among them that ended because their time was over.

@@ -216,9 +216,9 @@ pub use peeklock_client::{
 };
 #[doc(inline)]
 pub use peeklock_core::{
-    Access, Broker, BrokerBuilder, ChecksConfig, ContainerKeys, JourneysConfig, SeriesConfig,
-    StartError, clock, command, condition, contract, declaration, description, error, ids, inspect,
-    limits, message, path, policies, rule, store, time, transaction,
+    Access, Broker, BrokerBuilder, ChecksConfig, ContainerKeys, JourneysConfig, SamplesConfig,
+    SeriesConfig, StartError, clock, command, condition, contract, declaration, description, error,
+    ids, inspect, limits, message, path, policies, rule, store, time, transaction,
 };
 
 /// The core of the broker: the state machines of entities and the shell that drives them. Use it for a transport or a

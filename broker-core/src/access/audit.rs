@@ -117,6 +117,9 @@ const fn of_question(question: &Question, records_reads: bool) -> Option<Audited
         | Question::Topology(_)
         | Question::Checks(_)
         | Question::Journey(_)
+        | Question::Samples(_)
+        | Question::Explain(_)
+        | Question::WhatIf(_)
         | Question::Audit(_) => None,
     }
 }

@@ -82,6 +82,12 @@ impl Access {
             Question::Topology(query) => Found::Topology(self.topology(&query, readable).await?),
             Question::Checks(query) => Found::Checks(self.checks(&query, readable).await?),
             Question::Journey(query) => Found::Journey(self.journey(path, &query, readable).await?),
+            Question::Samples(query) => Found::Samples(self.topic_samples(path, query).await?),
+            Question::Explain(query) => {
+                let explained = self.explain_topic(path, *query, readable).await?;
+                Found::Explanation(Box::new(explained))
+            }
+            Question::WhatIf(query) => Found::WhatIf(self.what_if(path, &query, readable).await?),
         };
         Ok(Findings { at: self.broker.now(), found })
     }
@@ -169,7 +175,11 @@ impl Access {
         reader.map(Some).map_err(|error| self.unreadable(path, &error))
     }
 
-    async fn head_page(&self, path: &str, mut query: HeadQuery) -> Result<HeadPage, BrokerError> {
+    pub(super) async fn head_page(
+        &self,
+        path: &str,
+        mut query: HeadQuery,
+    ) -> Result<HeadPage, BrokerError> {
         let entity = self.entity(path, Action::Inspect).await?;
         let mut page = HeadPage { heads: Vec::new(), examined: 0, next: None };
         let mut holders = Holders::of(&self.broker);

@@ -88,8 +88,7 @@ impl Access {
                 readable = self.readable(question.action()).await?;
                 String::new()
             }
-            // A journey leads to other entities.
-            Management::Inspect(question) if matches!(**question, Question::Journey(_)) => {
+            Management::Inspect(question) if question.leads_to_others() => {
                 let path = self.allow(request.action(), path).await?;
                 readable = self.readable(question.action()).await?;
                 path

@@ -23,6 +23,7 @@
 
 mod audit;
 mod declare;
+mod filters;
 mod inspect;
 mod jobs;
 mod journey;

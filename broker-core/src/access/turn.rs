@@ -57,6 +57,9 @@ impl Access {
         let turn = match &judged.request {
             Management::CarryOut { declaration, .. } => self.carrying_out_turn(declaration).await?,
             Management::Explain(_) => self.turn(Large::Explanation).await?,
+            Management::Inspect(question) if question.needs_rules() => {
+                self.turn(Large::Explanation).await?
+            }
             _ => self.turn(Large::List).await?,
         };
         Ok(InTurn { judged, turn })

@@ -19,6 +19,7 @@ mod observed;
 mod pin;
 mod preparation;
 mod room;
+mod sample;
 pub mod session;
 mod taps;
 pub mod tree;
@@ -53,6 +54,7 @@ use self::journey::JourneyRecorder;
 use self::load::Load;
 use self::preparation::UnfinishedPreparation;
 use self::room::ParkedSends;
+use self::sample::SampleRecorder;
 use self::session::SessionHost;
 use self::taps::EntityTaps;
 use self::tree::Tree;
@@ -107,6 +109,8 @@ pub struct Shell<M> {
     taps: Option<EntityTaps>,
     /// Stations of its messages, if the broker keeps them.
     journey: Option<Box<JourneyRecorder>>,
+    /// Published messages of a topic, if the broker keeps them.
+    samples: Option<SampleRecorder>,
     /// Published figures of the entity, if there are any.
     observed: Option<Arc<LiveGauges>>,
     share: ArbiterShare,
@@ -149,6 +153,7 @@ impl<M: Machine> Shell<M> {
             counted: None,
             taps: None,
             journey: None,
+            samples: None,
             observed: None,
             share: ArbiterShare::default(),
             prolongation: None,
@@ -477,6 +482,9 @@ impl<M: Machine> Shell<M> {
         turn.add_work(moves, step.changes.iter().map(Change::work).sum());
         if let Some(journey) = &mut self.journey {
             journey.note(&self.machine, &step.changes, &step.events, now);
+        }
+        if let Some(samples) = &mut self.samples {
+            samples.note(&mut step.samples);
         }
         if !step.changes.is_empty() {
             let mut tree = self.tree.borrow_mut();

@@ -16,6 +16,7 @@ mod configured;
 mod copies;
 mod declarations;
 mod disk;
+mod filters;
 mod forwarders;
 mod inspection;
 mod journeys;

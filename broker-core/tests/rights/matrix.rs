@@ -13,9 +13,9 @@ use peeklock_core::description::{
 use peeklock_core::error::BrokerError;
 use peeklock_core::ids::{JobId, SequenceNumber};
 use peeklock_core::inspect::{
-    CheckKind, ClientId, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery, JobSelection,
-    JourneyQuery, MuteChange, Question, SearchOutput, SearchQuery, SearchStep, SeriesQuery,
-    TimelineOf, TimelineQuery, Where,
+    CheckKind, ClientId, ExplainQuery, HeadQuery, HeadStates, JobControl, JobDraft, JobQuery,
+    JobSelection, JourneyQuery, MuteChange, Question, SamplesQuery, SearchOutput, SearchQuery,
+    SearchStep, SeriesQuery, TimelineOf, TimelineQuery, WhatIfQuery, Where,
 };
 use peeklock_core::management::{Managed, Management, Page, SampleMessage};
 use peeklock_core::message::Message;
@@ -205,6 +205,21 @@ fn requests(access: &Access, at: &str) -> Vec<(Action, String, Management)> {
             Action::Inspect,
             at(),
             inspect(Question::Journey(JourneyQuery::Sequence(SequenceNumber(1)))),
+        ),
+        (Action::Inspect, at(), inspect(Question::Samples(SamplesQuery { count_max: 1 }))),
+        (
+            Action::Inspect,
+            at(),
+            inspect(Question::Explain(Box::new(ExplainQuery::Message(Box::default())))),
+        ),
+        (
+            Action::Inspect,
+            at(),
+            inspect(Question::WhatIf(Box::new(WhatIfQuery {
+                changes: Vec::new(),
+                message_count_max: 1,
+                difference_count_max: 1,
+            }))),
         ),
         (Action::Inspect, at(), inspect(body)),
         (Action::Inspect, at(), inspect(state)),

@@ -6,19 +6,23 @@ use std::fs;
 use std::io::{self, Read as _};
 
 use clap::Args;
+use peeklock::ids::SequenceNumber;
+use peeklock::inspect::{ExplainQuery, Found, Question};
 use peeklock::limits::{Limits, Tier};
 use peeklock::message::Message;
 use peeklock::path::subscription_path;
 use peeklock::rule::{Explanation, try_rules};
 use peeklock::time::{TimeSpan, Timestamp};
-use peeklock::websocket::client::{explanation_to_json, message_from_json};
+use peeklock::websocket::client::{explanation_to_json, findings_to_json, message_from_json};
 
 use super::super::arguments::{span_of, topic_of};
 use super::super::connect::{Common, Output, Patience};
-use super::super::message::{Form, Writer};
+use super::super::inspect::ask;
+use super::super::listing::objects;
+use super::super::message::{Form, Writer, counted};
 use super::super::property::{Property, property};
 use super::super::send::set_properties;
-use super::super::terminal::{Out, WriteOutcome};
+use super::super::terminal::{Out, WriteOutcome, note};
 use super::super::{Failure, exit};
 use super::filter::FilterFlags;
 use super::why;
@@ -27,14 +31,17 @@ pub const HELP: &str = concat!(
     "\
 Examples:
   peeklock rule test orders eu --property price:i32=120
+  peeklock rule test orders --property price:i32=120          all subscriptions of `orders`
+  peeklock rule test orders --sequence 17                     message 17, as `peeklock samples` lists it
   peeklock rule test orders eu --rule dear --message '{\"applicationProperties\": {\"price\": 120}}'
   peeklock peek orders/subscriptions/eu -o ndjson | peeklock rule test orders eu
   peeklock rule test --sql \"price > 100 AND sys.Label LIKE 'order%'\" \\
     --property price:i32=120 --subject order-1
   peeklock rule test --sql 'price > 100' --action \"SET priority = 'high'\" --property price:i32=7
 
-With TOPIC and SUBSCRIPTION, the broker reports the result of each rule for the message. With a \
-filter, this program tests that rule itself and needs no broker. Nothing is sent or stored in \
+With TOPIC and SUBSCRIPTION, the broker reports the result of each rule for the message; with \
+TOPIC only, for all subscriptions, each with the copies that it would get. With a filter, this \
+program tests that rule itself and needs no broker. Nothing is sent or stored in \
 either case.
 
 Each comparison of a filter is printed with the value that it saw. SQL has three truth values: a \
@@ -56,14 +63,18 @@ const BYTES_MAX: u64 = 256 << 20;
 #[derive(Args)]
 pub struct TestFlags {
     /// Topic, such as `orders`
-    #[arg(value_parser = topic_of, requires = "subscription",
+    #[arg(value_parser = topic_of,
           conflicts_with_all = ["sql", "correlation", "all", "none", "action"])]
     topic: Option<String>,
-    /// Subscription of the topic, such as `eu`
+    /// Subscription of the topic, such as `eu`; without it, all subscriptions
     subscription: Option<String>,
     /// Test only this rule
-    #[arg(long, value_name = "NAME", requires = "topic")]
+    #[arg(long, value_name = "NAME", requires = "subscription")]
     rule: Option<String>,
+    /// Test a sample of the topic, or a scheduled message in it, by its sequence number
+    #[arg(long, value_name = "NUMBER", requires = "topic",
+          conflicts_with_all = ["subscription", "message", "file"])]
+    sequence: Option<u64>,
     #[command(flatten)]
     filter: FilterFlags,
     #[command(flatten)]
@@ -170,10 +181,12 @@ impl MessageFlags {
 }
 
 pub fn run(flags: &TestFlags) -> Result<(), Failure> {
-    let message = flags.message.message()?;
-    let (Some(topic), Some(subscription)) = (&flags.topic, &flags.subscription) else {
-        return try_here(flags, &message);
+    let (topic, subscription) = match (&flags.topic, &flags.subscription) {
+        (Some(topic), Some(subscription)) => (topic, subscription),
+        (Some(topic), None) => return test_topic(flags, topic),
+        (None, _) => return try_here(flags, &flags.message.message()?),
     };
+    let message = flags.message.message()?;
     flags.common.run(Patience::Limited, async |session| {
         let admin = session.client.admin();
         let path = subscription_path(topic, subscription);
@@ -194,6 +207,47 @@ pub fn run(flags: &TestFlags) -> Result<(), Failure> {
             }
         }
         tell(&explained, flags, &session.out, |one| with_action.contains(&one.rule))
+    })
+}
+
+/// Explains all rules of a topic (CON-35).
+fn test_topic(flags: &TestFlags, topic: &str) -> Result<(), Failure> {
+    let query = match flags.sequence {
+        Some(sequence) => ExplainQuery::Stored { path: None, sequence: SequenceNumber(sequence) },
+        None => ExplainQuery::Message(Box::new(flags.message.message()?)),
+    };
+    flags.common.run(Patience::Limited, async |session| {
+        let read = |found: &Found| match found {
+            Found::Explanation(explained) => Some((**explained).clone()),
+            _ => None,
+        };
+        let question = Question::Explain(Box::new(query));
+        let (explained, findings) = ask(session, topic, question, read).await?;
+        let copies = explained.subscriptions.iter().map(|one| one.copies.len() as u64);
+        let copies = copies.sum::<u64>();
+        if flags.common.output == Output::Table {
+            let each = explained.subscriptions.iter();
+            let mut text = each.map(|one| why::subscription(one, &session.out)).collect::<String>();
+            text.push_str(&match copies {
+                0 => "no subscription selects it\n".to_owned(),
+                1 => "1 copy in all\n".to_owned(),
+                copies => format!("{copies} copies in all\n"),
+            });
+            session.out.print(&text)?;
+            if explained.is_cut {
+                note("further rules are left out; test the subscriptions one by one");
+            }
+            if explained.hidden_count > 0 {
+                let count = counted(explained.hidden_count, "subscription");
+                note(&format!("{count} that you may not read"));
+            }
+        } else {
+            objects(session.out, flags.common.output, findings_to_json(findings))?;
+        }
+        match copies {
+            0 => Err(Failure::Reported(exit::NOTHING)),
+            _ => Ok(()),
+        }
     })
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use peeklock::inspect::{CopyPreview, SubscriptionExplanation};
 use peeklock::rule::{Explanation, FilterTest, Read, Verdict};
 
 use super::super::terminal::{Out, line};
@@ -58,6 +59,28 @@ pub fn shown(explanation: &Explanation, out: &Out) -> String {
     for change in &explanation.changes {
         writeln!(text, "  {}", paint("36", &line(change))).unwrap_or_default();
     }
+    text
+}
+
+/// All rules of a subscription, and the copies that it gets.
+pub fn subscription(explanation: &SubscriptionExplanation, out: &Out) -> String {
+    let mut text = format!("subscription {}\n", line(&explanation.name));
+    for rule in &explanation.rules {
+        text.push_str(&shown(rule, out));
+    }
+    for CopyPreview { rule, dead_letter, .. } in &explanation.copies {
+        let rule = rule.as_deref().map(|rule| format!(" by rule {}", line(rule)));
+        let rule = rule.unwrap_or_default();
+        // Writing into a string cannot fail.
+        match dead_letter {
+            Some((reason, description)) => {
+                let (reason, description) = (line(reason), line(description));
+                writeln!(text, "dead letter{rule}: {reason}: {description}").unwrap_or_default();
+            }
+            None => writeln!(text, "copy{rule}").unwrap_or_default(),
+        }
+    }
+    text.push('\n');
     text
 }
 

@@ -120,7 +120,7 @@ fn body(name: &str, values: &mut Values) -> Json {
         "listSessions" => json!({ "path": "any-session", "top": 100 }),
         "inspect" => {
             let number = values.below(FULL_MESSAGES);
-            let question = match values.below(16) {
+            let question = match values.below(19) {
                 0 => json!({ "heads": { "from": number, "count": 500 } }),
                 1 => json!({ "heads": { "sort": "expiry", "descending": true } }),
                 2 => json!({ "locks": { "sort": "age", "top": 500 } }),
@@ -153,10 +153,26 @@ fn body(name: &str, values: &mut Values) -> Json {
                 }
                 13 => json!({ "journey": { "sequenceNumber": number } }),
                 14 => json!({ "journey": { "messageId": values.text(200) } }),
+                15 => json!({ "samples": { "top": values.below(600) } }),
+                16 => match number % 2 {
+                    0 => json!({ "explain": { "sequenceNumber": number } }),
+                    _ => json!({ "explain": { "message": { "subject": values.text(200) } } }),
+                },
+                17 => {
+                    let rule = match number % 2 {
+                        0 => json!({ "subscription": "s", "rule": values.rule() }),
+                        _ => json!({ "subscription": "s", "remove": values.text(50) }),
+                    };
+                    json!({ "whatIf": { "changes": [rule], "messageCount": count } })
+                }
                 8 => json!({ "audit": { "resource": values.text(20), "top": 500 } }),
                 _ => json!({ "tap": {} }),
             };
-            json!({ "path": values.queue(), "question": question })
+            let path = match question.get("explain").or_else(|| question.get("whatIf")) {
+                Some(_) => TOPIC.to_owned(),
+                None => values.queue(),
+            };
+            json!({ "path": path, "question": question })
         }
         "deleteUnlocked" => json!({ "path": "any-session", "maxCount": count }),
         "createTopic" => {

@@ -129,6 +129,12 @@ pub(crate) enum ApiRoute {
     AuditExport,
     /// `/journeys`
     Journeys,
+    /// `/topics/{topic}/samples`
+    Samples { path: String },
+    /// `/topics/{topic}/explain`
+    ExplainTopic { path: String },
+    /// `/topics/{topic}/what-if`
+    WhatIf { path: String },
     /// `/topology`
     Topology,
     /// `/checks`
@@ -296,6 +302,9 @@ fn read_topics(words: &[&str]) -> Option<ApiRoute> {
         ["rules"] if is_subscription => ApiRoute::Rules { path },
         ["rules", name] if is_subscription => ApiRoute::Rule { path, name: name.to_owned() },
         ["explain"] if is_subscription => ApiRoute::Explain { path },
+        ["explain"] => ApiRoute::ExplainTopic { path },
+        ["what-if"] if !is_subscription => ApiRoute::WhatIf { path },
+        ["samples"] if !is_subscription => ApiRoute::Samples { path },
         ref below => return read_below(path, below),
     })
 }

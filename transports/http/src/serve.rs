@@ -285,6 +285,9 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | ApiRoute::Rules { path }
             | ApiRoute::Rule { path, .. }
             | ApiRoute::Explain { path }
+            | ApiRoute::ExplainTopic { path }
+            | ApiRoute::WhatIf { path }
+            | ApiRoute::Samples { path }
             | ApiRoute::Sessions { path }
             | ApiRoute::SessionDetails { path }
             | ApiRoute::SessionState { path, .. }

@@ -7,6 +7,7 @@
 mod audit;
 mod checks;
 mod clause;
+mod filters;
 mod job;
 mod job_parts;
 mod journey;
@@ -23,6 +24,10 @@ mod topology;
 pub use self::audit::{AuditPageView, AuditQueryForm};
 pub use self::checks::{ChecksForm, ChecksView, MuteForm, UnmuteForm};
 pub use self::clause::{ClauseFieldName, ClauseForm, ClauseTestName, WhereForm};
+pub use self::filters::{
+    ExplainForm, MessageForm, RuleChangeForm, SamplesForm, TopicExplanationView, TopicSamplesView,
+    WhatIfForm, WhatIfView,
+};
 pub use self::job::{
     JobControlForm, JobForm, JobPageView, JobPreviewView, JobQueryForm, JobStartForm, JobView,
     ReasonView, RefusedView,
@@ -104,6 +109,12 @@ pub enum FindingsView {
     Checks(ChecksView),
     /// Stations of a message.
     Journey(JourneyView),
+    /// Published messages of a topic.
+    Samples(TopicSamplesView),
+    /// Results of all rules of a topic for one message.
+    Explanation(Box<TopicExplanationView>),
+    /// Effects of changes of the rules of a topic.
+    WhatIf(WhatIfView),
 }
 
 impl From<Findings> for FindingsView {
@@ -132,6 +143,11 @@ impl From<Findings> for FindingsView {
             Found::Topology(topology) => Self::Topology(TopologyView::new(topology, at)),
             Found::Checks(page) => Self::Checks(ChecksView::new(page, at)),
             Found::Journey(journey) => Self::Journey(JourneyView::new(journey, at)),
+            Found::Samples(page) => Self::Samples(TopicSamplesView::new(page, at)),
+            Found::Explanation(explanation) => {
+                Self::Explanation(Box::new(TopicExplanationView::new(*explanation, at)))
+            }
+            Found::WhatIf(found) => Self::WhatIf(WhatIfView::new(found, at)),
         }
     }
 }
@@ -162,6 +178,11 @@ impl TryFrom<FindingsView> for Findings {
             FindingsView::Topology(view) => (view.at(), Found::Topology(view.topology()?)),
             FindingsView::Checks(view) => (view.at(), Found::Checks(view.page())),
             FindingsView::Journey(view) => (view.at(), Found::Journey(view.journey())),
+            FindingsView::Samples(view) => (view.at(), Found::Samples(view.samples())),
+            FindingsView::Explanation(view) => {
+                (view.at(), Found::Explanation(Box::new(view.explanation())))
+            }
+            FindingsView::WhatIf(view) => (view.at(), Found::WhatIf(view.what_if())),
         };
         Ok(Self { at, found })
     }

@@ -1,6 +1,8 @@
 // Inspection: messages in any state, locks, sessions, clients, schedules and accepted messages (operation `inspect` of
 // docs/reference/websocket.md). Nothing changes, not even the time of the last access (CON-01).
 
+import { encodeMessage } from "./message.js";
+import { encodeRule } from "./topics.js";
 import { decodeProperties, fromBase64, instant } from "./value.js";
 
 /** Reads the state of entities and of the namespace. Instants are text, as on the wire; `nowUtc` is the broker's clock. */
@@ -55,6 +57,31 @@ export class Inspection {
    */
   journey(path = "", { sequenceNumber, messageId } = {}) {
     return this.#ask("journey", path, { sequenceNumber, messageId });
+  }
+
+  /** Reads the last messages that a topic published, without their bodies (CON-36). */
+  async samples(topic, { top } = {}) {
+    const { samples, ...page } = await this.#ask("samples", topic, { top });
+    return { ...page, samples: samples.map(decodeSample) };
+  }
+
+  /**
+   * Explains all rules of a topic for a message that would be sent now, or for a stored one: by its number in the
+   * entity of `path`, or without a path in the topic and its samples (CON-35).
+   */
+  async explain(topic, { message, sequenceNumber, path } = {}) {
+    const asked = { message: message && encodeMessage(message), sequenceNumber, path };
+    const explained = decodeSample(await this.#ask("explain", topic, asked));
+    const decode = ({ copies, ...subscription }) => ({ ...subscription, copies: copies.map(decodeSample) });
+    return { ...explained, subscriptions: explained.subscriptions.map(decode) };
+  }
+
+  /** Tries changes of the rules of a topic on its samples and on messages of its subscriptions (CON-37). */
+  async whatIf(topic, changes, { messageCount, top } = {}) {
+    const encoded = changes.map(({ rule, ...change }) => ({ ...change, rule: rule && encodeRule(rule) }));
+    const found = await this.#ask("whatIf", topic, { changes: encoded, messageCount, top });
+    const decode = ({ sample, ...difference }) => ({ ...difference, sample: decodeSample(sample) });
+    return { ...found, differences: found.differences.map(decode) };
   }
 
   /** Lists a page of entities with their counts and rates (CON-04). */
@@ -185,4 +212,10 @@ const decodeHead = ({ bodyStartBase64, applicationProperties, ...head }) => ({
   ...head,
   ...(bodyStartBase64 === undefined ? {} : { bodyStart: fromBase64(bodyStartBase64) }),
   applicationProperties: decodeProperties(applicationProperties),
+});
+
+/** Decodes the message of an object, which has no body. */
+const decodeSample = ({ message: { body, applicationProperties, ...message }, ...sample }) => ({
+  ...sample,
+  message: { ...message, applicationProperties: decodeProperties(applicationProperties) },
 });

@@ -978,6 +978,87 @@ export interface Station {
   readonly dueAtUtc?: string;
 }
 
+/** A message without its body. */
+export type MessageProperties = Readonly<Omit<Message, "body" | "timeToLive" | "scheduledEnqueueTimeUtc">> & {
+  readonly timeToLive?: string;
+  readonly scheduledEnqueueTimeUtc?: string;
+  /** Has no prototype, so that any name is safe. */
+  readonly applicationProperties: Properties;
+};
+
+/** A message on which rules can be tried. */
+export interface TopicSample {
+  /** In the topic, or in the subscription that has it. */
+  readonly sequenceNumber: number;
+  /** Absent on a sample of the topic. */
+  readonly subscription?: string;
+  readonly enqueuedTimeUtc: string;
+  readonly size: number;
+  /** Only on a sample of the topic. */
+  readonly copyCount?: number;
+  readonly message: MessageProperties;
+}
+
+/** The last messages that a topic published, the newest first. */
+export interface TopicSamples {
+  readonly samples: TopicSample[];
+  readonly total: number;
+  readonly nowUtc: string;
+}
+
+/** Results of all rules of a topic for one message. */
+export interface TopicExplanation {
+  readonly message: MessageProperties;
+  readonly subscriptions: {
+    readonly subscription: string;
+    readonly rules: Explanation[];
+    /** The copies that the subscription would get, as actions change them. */
+    readonly copies: {
+      readonly rule?: string;
+      readonly message: MessageProperties;
+      readonly deadLetterReason?: string;
+      readonly deadLetterErrorDescription?: string;
+    }[];
+  }[];
+  /** Number of subscriptions that you may not read. */
+  readonly hiddenCount?: number;
+  /** Whether rules are left out, since the answer is full. */
+  readonly isCut?: boolean;
+  readonly nowUtc: string;
+}
+
+/** A rule to add or replace, or the name of a rule to remove. */
+export type RuleChange = { subscription: string } & ({ rule: NewRule } | { remove: string });
+
+/** Effects of changes of the rules of a topic. */
+export interface WhatIf {
+  readonly sampleCount: number;
+  /** Number of messages of subscriptions that were tried. */
+  readonly messageCount: number;
+  /** Numbers of messages with the rules of the topic, with the changes, and those that differ. */
+  readonly subscriptions: {
+    readonly subscription: string;
+    readonly before: number;
+    readonly after: number;
+    readonly gained: number;
+    readonly lost: number;
+    readonly changed: number;
+  }[];
+  readonly differenceCount: number;
+  /** The subscriptions whose copies of a message differ. */
+  readonly differences: {
+    readonly sample: TopicSample;
+    readonly gained: string[];
+    readonly lost: string[];
+    readonly changed: string[];
+  }[];
+  /** Number of subscriptions that you may not read. */
+  readonly hiddenCount?: number;
+  /** Whether messages were left out. */
+  readonly isCut?: boolean;
+  readonly nowUtc: string;
+}
+
 /** The stations of a message, and of its copies before and after it. */
 export interface Journey {
   /** The earliest first, at most 500. */
@@ -1228,6 +1309,15 @@ export class Inspection {
   ): Promise<Series>;
   /** Reads the stations of a message by its number in the entity of `path`, or by its id. */
   journey(path?: string, options?: { sequenceNumber?: number; messageId?: string }): Promise<Journey>;
+  /** Reads the last messages that a topic published, the newest first; 100 by default, at most 500. */
+  samples(topic: string, options?: { top?: number }): Promise<TopicSamples>;
+  /** Explains all rules of a topic for a message that would be sent now, or for a stored one. */
+  explain(
+    topic: string,
+    of: { message: Sendable } | { sequenceNumber: number; path?: string },
+  ): Promise<TopicExplanation>;
+  /** Tries changes of the rules of a topic on its samples and on messages of its subscriptions. Nothing changes. */
+  whatIf(topic: string, changes: RuleChange[], options?: { messageCount?: number; top?: number }): Promise<WhatIf>;
   /** Lists entities that you may read. `path` is a part of the path. */
   entities(
     options?: PageOptions & {

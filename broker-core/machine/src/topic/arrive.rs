@@ -106,6 +106,10 @@ impl Topic {
                 let inherited = InheritedProperties::of_envelope(&message.envelope);
                 let copies =
                     self.copies((&message.content, &inherited), sequence, selection, &journey, ctx);
+                if !is_for_one {
+                    let sampled = (&message.content, &journey);
+                    self.note_sample(sampled, sequence, copies.len(), ctx.now, step);
+                }
                 self.publish(sequence, PublishedContent::Transferred(origin), copies, ctx, step);
                 if !is_for_one {
                     self.remember_id(id_hash, None, ctx, step);

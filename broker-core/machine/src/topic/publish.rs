@@ -19,7 +19,7 @@ use crate::intake::{Intake, Quota};
 use crate::limits::OVERLAY_BYTES;
 use crate::message::{Content, Overlay};
 use crate::peers::Peers;
-use crate::rule::{Excess, Facts, PublishedMessage, Selection};
+use crate::rule::{Acceptance, Excess, PublishedMessage, SampledMessage, Selection};
 use crate::slot::{Marks, Slot, SlotState};
 use crate::time::{TimeSpan, Timestamp};
 use crate::{Ctx, StepOutput, intake};
@@ -138,6 +138,7 @@ impl Topic {
                 let inherited = InheritedProperties::of_envelope(&envelope);
                 let copies =
                     self.copies((&content, &inherited), sequence, selection, &journey, ctx);
+                self.note_sample((&content, &journey), sequence, copies.len(), ctx.now, step);
                 self.publish(sequence, PublishedContent::New(content), copies, ctx, step);
             }
         }
@@ -326,23 +327,43 @@ impl Topic {
         sequence: SequenceNumber,
         now: Timestamp,
     ) -> PublishedMessage<'c> {
-        let view = content.property_view();
-        let view = match &journey.changes {
-            Some(changes) => view.with(changes),
-            None => view,
-        };
-        let time_to_live =
-            view.time_to_live().map(|own| own.min(self.description.default_message_time_to_live));
-        let facts = Facts {
+        let acceptance = self.acceptance(content, journey, sequence, now);
+        PublishedMessage::accepted(content, journey.changes.as_ref(), acceptance)
+    }
+
+    fn acceptance(
+        &self,
+        content: &Content,
+        journey: &Journey,
+        sequence: SequenceNumber,
+        now: Timestamp,
+    ) -> Acceptance {
+        Acceptance {
             sequence,
             enqueued_sequence: journey.first,
             enqueued_at: now,
-            expires_at: time_to_live.map(|own| now.plus(own)),
-            time_to_live,
-            size: u64::from(content.size()),
-            dead_letter_source: journey.dead_letter_source(),
-        };
-        PublishedMessage::new(view, facts)
+            time_to_live_max: self.description.default_message_time_to_live,
+            size: content.size(),
+        }
+    }
+
+    /// Notes a message that is published, with the number of its copies.
+    pub(super) fn note_sample(
+        &self,
+        (content, journey): (&Content, &Journey),
+        sequence: SequenceNumber,
+        copy_count: usize,
+        now: Timestamp,
+        step: &mut StepOutput,
+    ) {
+        if step.notes_samples {
+            step.samples.push(SampledMessage {
+                content: content.clone(),
+                changes: journey.changes.clone(),
+                acceptance: self.acceptance(content, journey, sequence, now),
+                copy_count: u32::try_from(copy_count).unwrap_or(u32::MAX),
+            });
+        }
     }
 
     /// Refuses a message that would exceed the limit of copies over all its hops (FWD-33): a

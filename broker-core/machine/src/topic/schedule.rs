@@ -153,6 +153,7 @@ impl Topic {
             let inherited = InheritedProperties::of_content(&content);
             let copies = self.copies((&content, &inherited), sequence, selection, &journey, ctx);
             step.bytes_freed += u64::from(slot.size);
+            self.note_sample((&content, &journey), sequence, copies.len(), ctx.now, step);
             self.publish(sequence, PublishedContent::Scheduled(from), copies, ctx, step);
             if self.slots.is_empty() {
                 self.usage.touch(ctx.now);

@@ -502,6 +502,7 @@ impl OpenTask {
         .with_loads(shared.loads.clone())
         .with_taps(self.id, Arc::clone(&shared.taps))
         .with_journeys((self.id, Arc::clone(&self.path)), shared.journeys.clone())
+        .with_samples(self.id, shared.samples.clone())
         .with_observed(Arc::clone(&self.observed));
         home.tree.borrow_mut().join_family(self.id, shell.number());
         let claims = Arc::clone(&self.claims);

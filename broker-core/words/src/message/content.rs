@@ -314,6 +314,13 @@ impl Content {
         Self { bytes: bytes.into(), layout: self.layout }
     }
 
+    /// A copy of this content without its body and footer, which keeps no other memory (CON-36).
+    #[must_use]
+    pub fn without_body(&self) -> Self {
+        let bytes = Bytes::copy_from_slice(self.between(0, self.layout.body_at));
+        Self { bytes, layout: self.layout }
+    }
+
     /// This content without a content encoding, which a new body does not have. All other bytes are
     /// kept (CON-16).
     #[must_use]

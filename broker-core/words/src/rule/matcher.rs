@@ -42,7 +42,7 @@ impl SubscriptionSettings {
 }
 
 /// The rules of all subscriptions of a topic.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Matcher {
     subscriptions: BTreeMap<EntityId, Subscription>,
     /// Rules by position, with free positions in between.
@@ -76,28 +76,28 @@ pub(super) enum Round {
 }
 
 /// The rules of a round, by the work that they take for a message.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     always: BTreeSet<(EntityId, RulePlace)>,
     sql: BTreeSet<(EntityId, RulePlace)>,
     correlation: BTreeMap<Box<[Property]>, Group>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Subscription {
     pub(super) settings: SubscriptionSettings,
     /// By name in lower case (TOP-05).
     rules: BTreeMap<Box<str>, RulePlace>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PlacedRule {
     pub(super) subscription: EntityId,
     pub(super) rule: Rule,
 }
 
 /// The rules that constrain the same properties, by the hash of the required values.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     by_hash: BTreeSet<(u64, RulePlace)>,
 }

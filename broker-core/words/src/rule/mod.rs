@@ -19,6 +19,7 @@ mod properties;
 mod selection;
 pub mod sql;
 mod system;
+mod topic_trial;
 mod trial;
 
 #[cfg(test)]
@@ -35,9 +36,10 @@ pub use description::{DEFAULT_RULE, Filter, RuleDescription, SqlText};
 pub use explain::{Explanation, FilterTest, Read, Verdict};
 pub use judging::{EvaluatedMessage, RuleEvaluation};
 pub use matcher::{Matcher, RulePlace, SubscriptionSettings};
-pub use properties::{Facts, Properties, PublishedMessage};
+pub use properties::{Acceptance, Facts, Properties, PublishedMessage};
 pub use selection::{Cause, Copy, Excess, Refusal, Selection, WorkCounts};
 pub use system::SystemProperty;
+pub use topic_trial::{RuleChange, RuleEdit, SampledMessage, SelectionChange, TopicTrial};
 pub use trial::try_rules;
 
 use correlation::{condition_steps, refuse_too_many_steps};

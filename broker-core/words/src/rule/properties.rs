@@ -4,7 +4,7 @@
 use super::sql::Operand;
 use super::system::SystemProperty;
 use crate::ids::SequenceNumber;
-use crate::message::{PropertyView, SettableProperty};
+use crate::message::{Content, Overlay, PropertyView, SettableProperty};
 use crate::time::{TimeSpan, Timestamp};
 
 /// The properties of a message, as filters and actions read them.
@@ -38,6 +38,21 @@ pub struct Facts<'a> {
     pub dead_letter_source: Option<&'a str>,
 }
 
+/// The acceptance of a message by a topic, from which its [`Facts`] follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Acceptance {
+    /// The number from the topic.
+    pub sequence: SequenceNumber,
+    /// The number at its original point of submission, otherwise 0 (MSG-15).
+    pub enqueued_sequence: SequenceNumber,
+    /// The instant at which the topic accepted the message.
+    pub enqueued_at: Timestamp,
+    /// The maximum time to live that the topic allows.
+    pub time_to_live_max: TimeSpan,
+    /// Its size in bytes (MSG-25).
+    pub size: u32,
+}
+
 /// A message, for the rules of a topic.
 #[derive(Clone, Debug)]
 pub struct PublishedMessage<'a> {
@@ -50,6 +65,33 @@ impl<'a> PublishedMessage<'a> {
     #[must_use]
     pub const fn new(view: PropertyView<'a>, facts: Facts<'a>) -> Self {
         Self { view, facts }
+    }
+
+    /// A message with this content, and with properties that were set on its way.
+    #[must_use]
+    pub fn accepted(
+        content: &'a Content,
+        changes: Option<&'a Overlay>,
+        acceptance: Acceptance,
+    ) -> Self {
+        let Acceptance { sequence, enqueued_sequence, enqueued_at, time_to_live_max, size } =
+            acceptance;
+        let view = content.property_view();
+        let view = match changes {
+            Some(changes) => view.with(changes),
+            None => view,
+        };
+        let time_to_live = view.time_to_live().map(|own| own.min(time_to_live_max));
+        let facts = Facts {
+            sequence,
+            enqueued_sequence,
+            enqueued_at,
+            expires_at: time_to_live.map(|own| enqueued_at.plus(own)),
+            time_to_live,
+            size: u64::from(size),
+            dead_letter_source: Overlay::dead_letter_source_of(changes.into_iter()),
+        };
+        Self::new(view, facts)
     }
 
     /// The properties from the sender.

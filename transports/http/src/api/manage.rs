@@ -210,6 +210,9 @@ async fn respond(
             FindingsView::Topology(topology) => large(exchange, room, &topology).await?,
             FindingsView::Checks(page) => large(exchange, room, &page).await?,
             FindingsView::Journey(journey) => large(exchange, room, &journey).await?,
+            FindingsView::Samples(page) => large(exchange, room, &page).await?,
+            FindingsView::Explanation(explained) => large(exchange, room, &*explained).await?,
+            FindingsView::WhatIf(found) => large(exchange, room, &found).await?,
             FindingsView::Audit(page) => super::audit::list(exchange, room, page).await?,
             FindingsView::SessionState(_)
             | FindingsView::Body(_)

@@ -15,6 +15,7 @@ mod act;
 mod audit;
 mod checks;
 mod content;
+mod filters;
 mod inspect;
 mod job;
 mod journey;
@@ -73,6 +74,7 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::MessageBody { .. }
         | ApiRoute::Journey { .. }
         | ApiRoute::Journeys
+        | ApiRoute::Samples { .. }
         | ApiRoute::Heads { .. }
         | ApiRoute::Locks { .. }
         | ApiRoute::Timeline { .. }
@@ -107,6 +109,8 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         | ApiRoute::LockBreak { .. }
         | ApiRoute::SessionBreak { .. }
         | ApiRoute::Explain { .. }
+        | ApiRoute::ExplainTopic { .. }
+        | ApiRoute::WhatIf { .. }
         | ApiRoute::PolicyKeys { .. }
         | ApiRoute::RegenerateKey { .. } => "POST, OPTIONS",
         ApiRoute::SessionState { .. } => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -134,6 +138,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         ApiRoute::Audit => audit::AUDIT,
         ApiRoute::AuditExport => audit::EXPORT,
         ApiRoute::Journeys => journey::JOURNEYS,
+        ApiRoute::Samples { .. } => filters::SAMPLES,
         ApiRoute::Topology => checks::TOPOLOGY,
         ApiRoute::Checks => checks::CHECKS,
         ApiRoute::Jobs => job::LIST,
@@ -175,6 +180,8 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Subscription { .. }
         | ApiRoute::Rule { .. }
         | ApiRoute::Explain { .. }
+        | ApiRoute::ExplainTopic { .. }
+        | ApiRoute::WhatIf { .. }
         | ApiRoute::Policies { .. }
         | ApiRoute::Policy { .. }
         | ApiRoute::PolicyKeys { .. }
@@ -308,6 +315,9 @@ pub(crate) async fn dispatch(
         ApiRoute::Rules { path } => rules::list(exchange, path).await,
         ApiRoute::Rule { path, name } => rules::one(exchange, payload, method, path, name).await,
         ApiRoute::Explain { path } => rules::explain(exchange, payload, path).await,
+        ApiRoute::Samples { path } => filters::samples(exchange, path).await,
+        ApiRoute::ExplainTopic { path } => filters::explain(exchange, payload, path).await,
+        ApiRoute::WhatIf { path } => filters::what_if(exchange, payload, path).await,
         ApiRoute::Policies { owner } => policies::list(exchange, owner).await,
         ApiRoute::Policy { owner, name } => {
             policies::one(exchange, payload, method, owner, name).await

@@ -9,8 +9,8 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    act, audit, checks, content, inspect, job, journey, lock, messages, namespace, operate,
-    policies, queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
+    act, audit, checks, content, filters, inspect, job, journey, lock, messages, namespace,
+    operate, policies, queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
 };
 use crate::error::PROBLEM;
 
@@ -104,6 +104,7 @@ pub fn openapi_json() -> String {
         job::Operations::openapi(),
         checks::Operations::openapi(),
         journey::Operations::openapi(),
+        filters::Operations::openapi(),
     ] {
         document.merge(operations);
     }

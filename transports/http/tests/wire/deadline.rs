@@ -29,6 +29,11 @@ const MORE: &[(&str, &str)] = &[
     ("PUT /$api/v1/topics/t/subscriptions/s/rules/r", r#"{"filter": {"sql": "1 = 1"}}"#),
     ("DELETE /$api/v1/topics/t/subscriptions/s/rules/r", ""),
     ("POST /$api/v1/topics/t/subscriptions/s/explain", r#"{"message": {"body": "a"}}"#),
+    ("POST /$api/v1/topics/t/explain", r#"{"message": {"body": "a"}}"#),
+    (
+        "POST /$api/v1/topics/t/what-if",
+        r#"{"changes": [{"subscription": "s", "rule": {"name": "r"}}]}"#,
+    ),
     ("DELETE /$api/v1/topics/t/subscriptions/s", ""),
     ("DELETE /$api/v1/topics/t", ""),
     ("POST /$api/v1/declaration", r#"{"queues": [{"path": "q"}]}"#),

@@ -149,6 +149,8 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
             | "/messages/{sequenceNumber}/journey"
             | "/messages/{sequenceNumber}/body",
         ) => Action::Inspect,
+        ("get", "/samples") | ("post", "/what-if") => Action::Inspect,
+        ("post", "/explain") if at == "news" => Action::Inspect,
         ("get", "/rules" | "/rules/{rule}") | ("post", "/explain") => Action::ReadRules,
         ("put" | "patch" | "delete", "/rules/{rule}") => Action::ChangeRules,
         ("get", "/policies" | "/policies/{policy}") => Action::ReadPolicies,
@@ -211,6 +213,10 @@ pub(super) async fn json_rows(server: &Server) -> Vec<Row> {
                 "/search" => row.body = r#"{"entities": ["orders"], "hits": 0}"#.to_owned(),
                 "/checks/mute" => row.body = r#"{"kind": "nearlyFull", "reason": "x"}"#.to_owned(),
                 "/checks/unmute" => row.body = r#"{"kind": "nearlyFull"}"#.to_owned(),
+                path if path.ends_with("/what-if") => {
+                    let change = r#"{"subscription": "audit", "remove": "$Default"}"#;
+                    row.body = format!(r#"{{"changes": [{change}]}}"#);
+                }
                 path if path.ends_with("/explain") => row.body = r#"{"message": {}}"#.to_owned(),
                 _ => {}
             }

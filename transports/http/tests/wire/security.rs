@@ -322,6 +322,7 @@ async fn a_refusal_that_waits_holds_nothing() {
         ("GET /$api/v1/topics/t/subscriptions", ""),
         ("GET /$api/v1/topics/t/subscriptions/s/rules", ""),
         ("POST /$api/v1/topics/t/subscriptions/s/explain", r#"{"message": {"body": "a"}}"#),
+        ("POST /$api/v1/topics/t/explain", r#"{"message": {"body": "a"}}"#),
         ("POST /$api/v1/declaration?dryRun=true", r#"{"queues": [{"path": "q"}]}"#),
         ("GET /$Resources/queues?api-version=2021-05", ""),
         ("GET /$Resources/topics?api-version=2021-05", ""),

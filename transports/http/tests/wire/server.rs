@@ -12,7 +12,7 @@ use peeklock_core::message::{Body, Message};
 use peeklock_core::policies::Policies;
 use peeklock_core::store::Store;
 use peeklock_core::time::Timestamp;
-use peeklock_core::{Broker, ChecksConfig, JourneysConfig, SeriesConfig};
+use peeklock_core::{Broker, ChecksConfig, JourneysConfig, SamplesConfig, SeriesConfig};
 use peeklock_http::{HttpConfig, HttpTransport};
 
 use super::client::{Answer, Client};
@@ -37,6 +37,8 @@ pub struct Plan {
     pub series: Option<SeriesConfig>,
     /// Journeys; none are kept without them.
     pub journeys: Option<JourneysConfig>,
+    /// Whether samples are kept.
+    pub samples: bool,
     /// Checks; none are made without them.
     pub checks: Option<ChecksConfig>,
 }
@@ -53,6 +55,7 @@ impl Plan {
             store: None,
             series: None,
             journeys: None,
+            samples: false,
             checks: None,
         }
     }
@@ -75,6 +78,9 @@ impl Plan {
         }
         if let Some(journeys) = self.journeys {
             builder = builder.journeys(journeys);
+        }
+        if self.samples {
+            builder = builder.samples(SamplesConfig::default());
         }
         if let Some(checks) = self.checks {
             builder = builder.checks(checks);

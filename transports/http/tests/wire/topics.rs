@@ -5,7 +5,7 @@ use peeklock_core::time::TimeSpan;
 use serde_json::{Value, json};
 
 use super::security::guarded;
-use super::server::Server;
+use super::server::{Plan, Server};
 
 const TOPIC: &str = "/$api/v1/topics/eu%2Forders";
 
@@ -217,6 +217,70 @@ async fn messages_are_below_topics_and_subscriptions() {
     assert_eq!(peeked, json!({ "messages": [] }));
     expect(&server, &format!("GET {TOPIC}/messages"), Value::Null, 400).await;
     expect(&server, &format!("GET {TOPIC}/rules"), Value::Null, 404).await;
+    server.stop().await;
+}
+
+/// CON-35 to CON-37, CON-41: samples of a topic, the results of all its rules for a message, and a
+/// trial of a changed rule.
+#[tokio::test]
+async fn rules_of_a_topic_are_tried_before_they_are_saved() {
+    let mut plan = Plan::new();
+    plan.samples = true;
+    let server = plan.start().await;
+    let topic = "/$api/v1/topics/t";
+    expect(&server, &format!("PUT {topic}"), json!({}), 201).await;
+    let rule = json!({ "name": "r", "filter": { "type": "sql", "sql": "price > 5" } });
+    let subscription = format!("PUT {topic}/subscriptions/s");
+    expect(&server, &subscription, json!({ "rules": [rule] }), 201).await;
+    for price in [3, 7] {
+        let message = json!({ "body": "x", "applicationProperties": { "price": price } });
+        expect(&server, &format!("POST {topic}/messages"), message, 201).await;
+    }
+    let samples = server.ask(&format!("GET {topic}/samples?top=1"), "").await.json();
+    assert_eq!((&samples["total"], samples["samples"].as_array().unwrap().len()), (&json!(2), 1));
+    let sample = &samples["samples"][0];
+    assert_eq!((&sample["sequenceNumber"], &sample["copyCount"]), (&json!(2), &json!(1)));
+    assert_eq!(sample["message"]["applicationProperties"], json!({ "price": 7 }));
+    assert_eq!(sample["message"]["body"], "");
+    let explain = format!("POST {topic}/explain");
+    let message = json!({ "applicationProperties": { "price": 7 } });
+    for question in [json!({ "message": message }), json!({ "sequenceNumber": 2 })] {
+        let explained = expect(&server, &explain, question, 200).await;
+        let subscription = &explained["subscriptions"][0];
+        assert_eq!(subscription["subscription"], "s");
+        assert_eq!(subscription["rules"][0]["verdict"], "matches");
+        assert_eq!(subscription["copies"][0]["rule"], "r");
+    }
+    for (question, status) in [
+        (json!({}), 400),
+        (json!({ "message": { "bodyy": "x" } }), 400),
+        (json!({ "message": {}, "sequenceNumber": 1 }), 400),
+        (json!({ "sequenceNumber": 9 }), 404),
+    ] {
+        expect(&server, &explain, question, status).await;
+    }
+    let what_if = format!("POST {topic}/what-if");
+    let rule = json!({ "name": "r", "filter": { "type": "sql", "sql": "price < 5" } });
+    let changes = json!({ "changes": [{ "subscription": "s", "rule": rule }] });
+    let found = expect(&server, &what_if, changes, 200).await;
+    assert_eq!((&found["sampleCount"], &found["messageCount"]), (&json!(2), &json!(0)));
+    let counts = json!({
+        "subscription": "s", "before": 1, "after": 1, "gained": 1, "lost": 1, "changed": 0,
+    });
+    assert_eq!(found["subscriptions"], json!([counts]));
+    assert_eq!(found["differences"][0]["lost"], json!(["s"]));
+    assert_eq!(found["differences"][0]["sample"]["sequenceNumber"], 2);
+    for (question, status) in [
+        (json!({ "changes": [] }), 400),
+        (json!({ "changes": [{ "subscription": "s" }] }), 400),
+        (json!({ "changes": [{ "subscription": "s", "remove": "none" }] }), 404),
+        (json!({ "changes": [{ "subscription": "s", "remove": "r" }], "messageCount": 1001 }), 400),
+    ] {
+        expect(&server, &what_if, question, status).await;
+    }
+    for path in ["/$api/v1/queues/q/samples", "/$api/v1/topics/t/subscriptions/s/samples"] {
+        assert_eq!(server.ask(&format!("GET {path}"), "").await.status, 404, "{path}");
+    }
     server.stop().await;
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::AuditQueryForm;
 use super::checks::ChecksForm;
+use super::filters::{ExplainForm, SamplesForm, WhatIfForm};
 use super::job::JobQueryForm;
 use super::journey::JourneyForm;
 use super::search::SearchStepForm;
@@ -65,6 +66,12 @@ pub enum QuestionForm {
     Checks(ChecksForm),
     /// Reads the journey of a message.
     Journey(JourneyForm),
+    /// Reads the last published messages of a topic.
+    Samples(SamplesForm),
+    /// Explains all rules of a topic for one message.
+    Explain(Box<ExplainForm>),
+    /// Tries changes of the rules of a topic.
+    WhatIf(Box<WhatIfForm>),
 }
 
 /// Selection and order of messages.
@@ -269,6 +276,9 @@ impl QuestionForm {
             Self::Topology(form) => Question::Topology(form.to_query()?),
             Self::Checks(form) => Question::Checks(form.to_query()),
             Self::Journey(form) => Question::Journey(form.to_query()?),
+            Self::Samples(form) => Question::Samples(form.to_query()?),
+            Self::Explain(form) => Question::Explain(Box::new(form.to_query()?)),
+            Self::WhatIf(form) => Question::WhatIf(Box::new(form.to_query()?)),
         })
     }
 }
@@ -284,7 +294,7 @@ fn part_length(length: Option<u64>) -> Result<u64, Rejection> {
 }
 
 /// Returns the number of rows of a page; `name` is its property.
-fn rows(name: &str, count: Option<u32>) -> Result<u32, Rejection> {
+pub(super) fn rows(name: &str, count: Option<u32>) -> Result<u32, Rejection> {
     let count = count.unwrap_or(ROW_COUNT_DEFAULT);
     if (1..=ROW_COUNT_MAX).contains(&count) {
         return Ok(count);
@@ -446,6 +456,9 @@ impl From<&Question> for QuestionForm {
             Question::Topology(query) => Self::Topology(query.into()),
             Question::Checks(query) => Self::Checks(query.into()),
             Question::Journey(query) => Self::Journey(query.into()),
+            Question::Samples(query) => Self::Samples(query.into()),
+            Question::Explain(query) => Self::Explain(Box::new((&**query).into())),
+            Question::WhatIf(query) => Self::WhatIf(Box::new((&**query).into())),
         }
     }
 }

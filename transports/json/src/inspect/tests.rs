@@ -37,6 +37,11 @@ fn question_survives_a_round_trip() {
         r#"{"checks":{"path":"a","kind":"nearlyFull","muted":true}}"#,
         r#"{"journey":{"sequenceNumber":18446744073709551615}}"#,
         r#"{"journey":{"messageId":"order-17"}}"#,
+        r#"{"samples":{"top":500}}"#,
+        r#"{"explain":{"message":{"body":"a","applicationProperties":{"price":7}}}}"#,
+        r#"{"explain":{"sequenceNumber":18446744073709551615,"path":"orders"}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"eu","remove":"r"}],"messageCount":0,"top":500}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"eu","rule":{"name":"r","filter":{"type":"sql","sql":"a = 1"}}}]}}"#,
         r#"{"search":{"continue":9007199254740991}}"#,
         r#"{"search":{"begin":{}}}"#,
         r#"{"search":{"begin":{"entities":["a","b/$deadletterqueue"],"subQueues":["main","deadLetter"],"where":"x after:-2h","hits":5}}}"#,
@@ -53,6 +58,22 @@ fn question_survives_a_round_trip() {
 fn journey_needs_a_number_or_an_id() {
     for text in [r#"{"journey":{}}"#, r#"{"journey":{"sequenceNumber":1,"messageId":"a"}}"#] {
         assert_eq!(read(text).unwrap_err().condition(), Condition::ArgumentError);
+    }
+}
+
+/// CON-35, CON-37: a question for rules names one message, or at least one change of one kind.
+#[test]
+fn trials_of_rules_refuse_incomplete_questions() {
+    for text in [
+        r#"{"explain":{}}"#,
+        r#"{"explain":{"path":"a"}}"#,
+        r#"{"explain":{"message":{},"sequenceNumber":1}}"#,
+        r#"{"whatIf":{"changes":[]}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"a"}]}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"a","remove":"r","rule":{"name":"r"}}]}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"a","rule":{}}]}}"#,
+    ] {
+        assert_eq!(read(text).unwrap_err().condition(), Condition::ArgumentError, "{text}");
     }
 }
 

@@ -303,6 +303,13 @@ fn of_entities(digest: &Value) -> Vec<Row> {
         question("q", json!({ "timeline": {} }), Action::Inspect),
         question("q", json!({ "series": {} }), Action::Inspect),
         question("q", json!({ "journey": { "sequenceNumber": 9 } }), Action::Inspect),
+        question("q", json!({ "samples": {} }), Action::Inspect),
+        question("q", json!({ "explain": { "sequenceNumber": 9 } }), Action::Inspect),
+        question(
+            "q",
+            json!({ "whatIf": { "changes": [{ "subscription": "s", "remove": "r" }] } }),
+            Action::Inspect,
+        ),
         question("q", json!({ "body": { "sequenceNumber": 99 } }), Action::Inspect),
         question("q", json!({ "tap": {} }), Action::Inspect),
         question("q", json!({ "search": { "begin": { "where": "x" } } }), Action::Inspect),

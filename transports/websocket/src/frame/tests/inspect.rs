@@ -34,6 +34,13 @@ pub(super) fn operations() -> Vec<Operation> {
             "length":262144}}}"#];
     let journeys =
         [r#"{"journey":{"sequenceNumber":7}}"#, r#"{"journey":{"messageId":"order-1"}}"#];
+    let filters = [
+        r#"{"samples":{"top":20}}"#,
+        r#"{"explain":{"message":{"subject":"order","applicationProperties":{"price":7}}}}"#,
+        r#"{"explain":{"sequenceNumber":7,"path":"other"}}"#,
+        r#"{"whatIf":{"changes":[{"subscription":"eu","rule":{"name":"r","filter":{"type":"sql",
+        "sql":"price > 5"}}},{"subscription":"us","remove":"r"}],"messageCount":10,"top":5}}"#,
+    ];
     let operation = |question: &str| {
         let inspect = Inspect { path: "orders".into(), question: read(question) };
         Operation::Manage(Box::new(ManageOperation::Inspect(inspect)))
@@ -91,7 +98,8 @@ pub(super) fn operations() -> Vec<Operation> {
     let all = all.chain(jobs.into_iter().map(operation));
     let all = all.chain(mutes.into_iter().map(manage));
     let all = all.chain(journeys.into_iter().map(operation));
-    all.chain(exports.into_iter().map(operation)).collect()
+    let all = all.chain(exports.into_iter().map(operation));
+    all.chain(filters.into_iter().map(operation)).collect()
 }
 
 /// Returns one answer of each kind.
@@ -196,7 +204,29 @@ pub(super) fn notices() -> Vec<Notice> {
         "completeSinceUtc":"2026-05-01T11:00:00Z","isCut":true,"hiddenCount":1,{now}}}}}"#
     );
     let export = format!(r#"{{"jobExport":{{"size":4,"from":2,"contentBase64":"fQo=",{now}}}}}"#);
-    let more = [job, failures, topology, checks, samples, journey, export];
+    let sample = r#""enqueuedTimeUtc":"2026-05-01T12:00:00Z","size":99,"message":{"body":"",
+        "messageId":"order-1","applicationProperties":{"table":7}}"#;
+    let published = format!(
+        r#"{{"samples":{{"samples":[{{"sequenceNumber":7,"copyCount":2,{sample}}}],"total":256,
+        {now}}}}}"#
+    );
+    let explanation = format!(
+        r#"{{"explanation":{{"message":{{"body":"","subject":"order"}},"subscriptions":[{{
+        "subscription":"eu","rules":[{{"rule":"r","verdict":"matches","tests":[],"reads":[],
+        "changes":["SET x = 1"]}}],"copies":[{{"rule":"r","message":{{"body":"",
+        "applicationProperties":{{"x":1}}}},"deadLetterReason":"HeaderSizeExceeded",
+        "deadLetterErrorDescription":"too large"}}]}}],"hiddenCount":1,"isCut":true,{now}}}}}"#
+    );
+    let what_if = format!(
+        r#"{{"whatIf":{{"sampleCount":256,"messageCount":1000,"subscriptions":[{{
+        "subscription":"eu","before":3,"after":2,"gained":1,"lost":2,"changed":1}}],
+        "differenceCount":4,"differences":[{{"sample":{{"sequenceNumber":7,"subscription":"us",
+        {sample}}},"gained":["eu"],"lost":[],"changed":["us"]}}],"hiddenCount":1,"isCut":true,
+        {now}}}}}"#
+    );
+    let more = [
+        job, failures, topology, checks, samples, journey, export, published, explanation, what_if,
+    ];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
 }
