@@ -22,6 +22,7 @@ mod table;
 mod text;
 mod tls;
 mod topology;
+mod topology_text;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,6 +60,7 @@ pub use in_place::{InPlace, import};
 pub use sections::{ClusterSection, LogSection, TlsSection};
 pub use text::{FromText, Scalar, span_text};
 pub use topology::{FileError, Topology, TopologyFile};
+pub use topology_text::TopologyText;
 
 /// The frame of the documented defaults: sections and samples of tables.
 const FRAME: &str = include_str!("config/default.toml");

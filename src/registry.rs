@@ -26,7 +26,7 @@ use peeklock::store::{Journal, MemoryStore, Store, StoreError};
 use peeklock::tls::{Acceptor, Protocol, Tls};
 use peeklock::websocket::WebSocketTransport;
 
-use crate::config::{ConfigError, Loaded, StoreKind};
+use crate::config::{ConfigError, Loaded, StoreKind, TopologyText};
 
 /// Opens a store.
 type OpenStore = fn(&Loaded) -> Result<Arc<dyn Store>, StoreError>;
@@ -195,6 +195,7 @@ fn http(loaded: &Loaded, around: &ProcessParts) -> Option<Box<dyn Transport>> {
     config.i_know = loaded.config.security.i_know;
     config.metrics = Some(Arc::clone(&around.metrics));
     config.console = console_in_use(loaded);
+    config.declarations = Some(Arc::new(TopologyText));
     let console = &loaded.config.console;
     config.anonymous_role = console.anonymous_role;
     config.needs_unlock = console.unlock;

@@ -6,13 +6,13 @@ mod parts;
 use std::path::PathBuf;
 
 use clap::Args;
-use peeklock::declaration::{Change, Plan, PlanResult, Step, StepKind};
+use peeklock::declaration::{Change, Plan, PlanResult, Step, StepKind, Unnamed};
 use peeklock::error::BrokerError;
 use peeklock_json::PlanView;
 
 use self::parts::{Part, parts};
 use super::connect::{CommandConnection, Common, Output, Patience, code, error_text};
-use super::terminal::{Bar, Cell, Out, Table, object};
+use super::terminal::{Bar, Cell, Out, Table, note, object};
 use super::{Failure, exit};
 use crate::config::{FileError, TopologyFile};
 
@@ -21,13 +21,15 @@ pub const HELP: &str = concat!(
 Examples:
   peeklock apply -f topology.toml --dry-run      show the changes
   peeklock apply -f topology.toml                make the changes
+  peeklock apply -f topology.toml --delete       also delete entities that the file does not name
+  peeklock apply -f Config.json                  the file of the Service Bus emulator
   peeklock export | peeklock apply --context other -f -
 
 The file has [[queues]], [[topics]], [[topics.subscriptions]] and [[topics.subscriptions.rules]], \
 like a configuration file or the output of `peeklock export`. Missing entities are created and \
 different properties are updated; entities and properties that the file does not name stay \
 unchanged. A subscription that lists rules gets exactly these rules: other rules are deleted. \
-Nothing else is deleted. With unnamed_is_default = true at the top, as in exported files, \
+Nothing else is deleted without --delete. With unnamed_is_default = true at the top, as in exported files, \
 properties that the file does not name are reset to the default of new entities.
 
 If a step fails, the steps before it stay done. Run the same command again to do the rest.
@@ -44,6 +46,10 @@ pub struct ApplyFlags {
     /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
+    /// Delete queues, topics, and subscriptions of topics in the file that the file does not name,
+    /// with their messages; requires the Manage right on the namespace
+    #[arg(long)]
+    delete: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -56,6 +62,12 @@ impl From<FileError> for Failure {
 
 pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
     let mut file = TopologyFile::read(&flags.file)?;
+    for text in &file.notes {
+        note(text);
+    }
+    if flags.delete {
+        file.declaration.unnamed = Unnamed::Delete;
+    }
     let parts = parts(std::mem::take(&mut file.declaration))
         .map_err(|refused| Failure::usage(format!("{}: {refused}", file.place_of(""))))?;
     flags.common.run(Patience::Limited, async |session| {
@@ -158,7 +170,7 @@ fn failure_after(code: u8, done: usize, total: usize, why: &str) -> Failure {
 
 /// Table with a line for each property of each step, and a line with totals.
 fn shown(plan: &Plan, out: &Out) -> String {
-    let (creates, updates) = (plan.count(StepKind::Create), plan.count(StepKind::Update));
+    let [creates, updates, deletes] = StepKind::ALL.map(|kind| plan.count(kind));
     let unchanged = plan.unchanged_count;
     if plan.is_empty() {
         return format!("nothing to do: everything is as declared ({unchanged} unchanged)\n");
@@ -168,6 +180,7 @@ fn shown(plan: &Plan, out: &Out) -> String {
         let sign = match step.kind {
             StepKind::Create => "+",
             StepKind::Update => "~",
+            StepKind::Delete => "-",
         };
         let mut head = [sign, step.entity.noun(), &step.path].map(str::to_owned);
         let mut row = |property: &str, value: String| {
@@ -182,7 +195,8 @@ fn shown(plan: &Plan, out: &Out) -> String {
         }
     }
     let (table, _) = table.text(out);
-    format!("{table}{creates} to create, {updates} to update, {unchanged} unchanged\n")
+    let deletes = if deletes > 0 { format!("{deletes} to delete, ") } else { String::new() };
+    format!("{table}{creates} to create, {updates} to update, {deletes}{unchanged} unchanged\n")
 }
 
 fn value(kind: StepKind, change: &Change) -> String {
@@ -190,6 +204,7 @@ fn value(kind: StepKind, change: &Change) -> String {
     match kind {
         StepKind::Create => text(&change.after),
         StepKind::Update => format!("{} → {}", text(&change.before), text(&change.after)),
+        StepKind::Delete => text(&change.before),
     }
 }
 

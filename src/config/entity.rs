@@ -215,6 +215,14 @@ impl SubscriptionDeclaration {
         let rules = rules.iter().map(Into::into).collect();
         Self::describe(&subscription.name, subscription, Some(rules))
     }
+
+    /// A subscription as it is, without a list of rules and without properties that have their
+    /// usual value.
+    pub(super) fn without_rules(subscription: &SubscriptionDescription) -> Self {
+        let mut declared = Self::describe(&subscription.name, subscription, None);
+        declared.with_usual_fields(Usual::IsLeftOut);
+        declared
+    }
 }
 
 /// The declaration of these entities.

@@ -1,5 +1,6 @@
 //! A file with only `[[queues]]` and `[[topics]]`, which `peeklock apply` reads and `peeklock
-//! export` writes (DEC-16, DEC-17). Each error names the file, the line and the key.
+//! export` writes (DEC-16, DEC-17). Each error names the file, the line and the key. The file of
+//! the emulator is read too (DEC-20). `topology_text.rs` offers both forms to the JSON API.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -11,12 +12,14 @@ use toml::Spanned;
 
 use super::entity::{self, QueueDeclaration, TopicDeclaration, Usual};
 use super::source::unknown_field;
+use crate::emulator;
+use crate::emulator::declared::with_emulator_meaning;
 
 /// Maximum size of a file: room for the largest declaration (DEC-04) with every property and texts
 /// of usual length.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The comment at the top of an exported file.
-const HEAD: &str = "\
+pub(super) const HEAD: &str = "\
 # Queues, topics, subscriptions and rules of a namespace, for `peeklock apply -f`. Entities and properties that are not
 # named stay unchanged; an empty text removes a value; a subscription gets exactly the rules that are listed. With
 # unnamed_is_default = true, properties that are not named are reset to the default that all new entities share (no
@@ -43,9 +46,20 @@ pub struct Topology {
 pub struct TopologyFile {
     /// The declared entities.
     pub declaration: Declaration,
+    /// Values of the emulator's file that were ignored or changed, each with its place.
+    pub notes: Vec<String>,
     path: PathBuf,
-    /// The line of each declared entity, by its key.
-    lines: BTreeMap<String, usize>,
+    /// The place of each declared entity.
+    places: Places,
+}
+
+/// Places of declared entities in a file.
+#[derive(Debug)]
+enum Places {
+    /// The line of each entity of a TOML file, by its key.
+    Lines(BTreeMap<String, usize>),
+    /// Members of the emulator's file.
+    Emulator,
 }
 
 /// Reason why a file cannot be used, with its place and a remedy.
@@ -109,6 +123,13 @@ impl Topology {
         Ok(format!("{HEAD}\n{text}"))
     }
 
+    /// The text of these entities as a part of a file whose head states that unnamed properties
+    /// have their usual value.
+    pub(super) fn part_text(&mut self) -> Result<String, toml::ser::Error> {
+        self.with_usual(Usual::IsLeftOut);
+        toml::to_string(self)
+    }
+
     fn with_usual(&mut self, usual: Usual) {
         for queue in &mut self.queues {
             queue.with_usual(usual);
@@ -160,7 +181,14 @@ impl TopologyFile {
         Self::of_text(path, &text)
     }
 
-    fn of_text(path: &Path, text: &str) -> Result<Self, FileError> {
+    /// Reads a text; `path` names it in errors.
+    ///
+    /// # Errors
+    /// As for [`TopologyFile::read`].
+    pub(super) fn of_text(path: &Path, text: &str) -> Result<Self, FileError> {
+        if is_of_emulator(text) {
+            return Self::of_emulator(path, text);
+        }
         let mut topology: Topology =
             toml::from_str(text).map_err(|error| explain(path, text, &error))?;
         if topology.unnamed_is_default {
@@ -171,7 +199,30 @@ impl TopologyFile {
         let (mut lines, begins) = (BTreeMap::new(), Lines::of(text));
         add("queues", &names.queues, &begins, &mut lines);
         add("topics", &names.topics, &begins, &mut lines);
-        let mut file = Self { declaration: Declaration::new(), path: path.to_owned(), lines };
+        Self::of_topology(path, &topology, Places::Lines(lines))
+    }
+
+    /// Reads the emulator's file with the meaning of the emulator (DEC-15).
+    fn of_emulator(path: &Path, text: &str) -> Result<Self, FileError> {
+        let wrong = |fault: String| FileError::Wrong(format!("{}: {fault}", path.display()));
+        let imported = emulator::file::read(text).map_err(|fault| wrong(fault.to_string()))?;
+        let mut config = imported.config;
+        // The name of a namespace is not declared.
+        config.remove("namespace");
+        let topology: Topology =
+            config.try_into().map_err(|error| wrong(error.message().to_owned()))?;
+        let file = Self::of_topology(path, &topology, Places::Emulator)?;
+        let declaration = with_emulator_meaning(file.declaration);
+        Ok(Self { declaration, notes: imported.notes, ..file })
+    }
+
+    fn of_topology(path: &Path, topology: &Topology, places: Places) -> Result<Self, FileError> {
+        let mut file = Self {
+            declaration: Declaration::new(),
+            notes: Vec::new(),
+            path: path.to_owned(),
+            places,
+        };
         file.declaration =
             entity::declaration(&topology.queues, &topology.topics).map_err(|(key, detail)| {
                 let place = file.place_of(&key);
@@ -180,15 +231,29 @@ impl TopologyFile {
         Ok(file)
     }
 
-    /// The file, with the line if `said` begins with a key.
+    /// The file, with the line or member if `said` begins with a key.
     pub fn place_of(&self, said: &str) -> String {
+        self.found_place(said).unwrap_or_else(|| self.path.display().to_string())
+    }
+
+    /// The file with the line or member; none if `said` begins with no key.
+    pub(super) fn found_place(&self, said: &str) -> Option<String> {
         let path = self.path.display();
         let key = said.split(": ").next().unwrap_or_default();
-        match self.lines.get(key) {
-            Some(line) => format!("{path}:{line}"),
-            None => path.to_string(),
+        match &self.places {
+            Places::Lines(lines) => lines.get(key).map(|line| format!("{path}:{line}")),
+            Places::Emulator => {
+                emulator::file::place_of(key).map(|place| format!("{path}: {place}"))
+            }
         }
     }
+}
+
+/// Whether a text is the emulator's file: JSON, which may begin with a comment. No TOML document
+/// begins so.
+fn is_of_emulator(text: &str) -> bool {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    text.starts_with(['{', '/'])
 }
 
 /// Records the line of each entity of a list and of its children.

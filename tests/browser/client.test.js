@@ -534,7 +534,7 @@ test("queues are managed, with their counts", async (t) => {
   assert.equal(await connection.queues.exists(path), false);
 });
 
-// DEC-01, DEC-06, DEC-09, DEC-11, DEC-13
+// DEC-01, DEC-06, DEC-09, DEC-11, DEC-13, DEC-18
 test("a declaration is planned and carried out", async (t) => {
   const connection = await connected(t);
   const name = `declared-${process.pid}-${Math.random().toString(36).slice(2)}`;
@@ -555,6 +555,10 @@ test("a declaration is planned and carried out", async (t) => {
   const rules = await topics.listRules(subscriptionPath(`${name}-topic`, "eu"));
   assert.deepEqual(rules.map(({ name, filter }) => [name, filter.parameters["@limit"]]), [["dear", typed("i32", 100)]]);
   assert.deepEqual((await declarations.declare(declared)).steps, []);
+  await topics.createSubscription(`${name}-topic`, "us");
+  const { steps } = await declarations.plan({ ...declared, deleteUnnamed: true });
+  assert.deepEqual([steps[0].kind, steps[0].path], ["delete", subscriptionPath(`${name}-topic`, "us")]);
+  assert.ok(steps.every(({ kind }) => kind === "delete"));
   const fixed = { queues: [{ path: name, properties: { requiresSession: true } }] };
   await assert.rejects(declarations.declare(fixed), refused("ArgumentError", { retryable: false }));
 });

@@ -7,6 +7,7 @@ mod configuration;
 #[path = "../support/postgres.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod database;
+mod declarations;
 mod issuer;
 mod jobs;
 mod migrate;

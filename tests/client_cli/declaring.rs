@@ -105,6 +105,50 @@ fn a_file_applied_again_changes_nothing() {
     assert_eq!((&change["before"], &change["after"]), (&"7".into(), &"5".into()));
 }
 
+/// CON-40, DEC-18: with `--delete`, entities that the file does not name are listed and deleted;
+/// without, they stay.
+#[test]
+fn unnamed_entities_are_deleted_with_a_flag() {
+    let broker = Broker::start();
+    broker.ok(&["queue", "create", "other"]);
+    let file = File::new("delete", "[[queues]]\nname = \"orders\"\n");
+    let apply = ["apply", "-f", file.path()];
+    let done = broker.ok(&apply);
+    assert!(done.ends_with("1 to create, 0 to update, 0 unchanged\ndone: 1 step\n"), "{done}");
+    let delete = [&apply[..], &["--delete"]].concat();
+    let shown = broker.ok(&[&delete[..], &["--dry-run"]].concat());
+    assert_eq!(words(&shown)[1], ["-", "queue", "other"], "{shown}");
+    assert!(shown.ends_with("0 to create, 0 to update, 1 to delete, 1 unchanged\n"), "{shown}");
+    broker.ok(&["queue", "show", "other"]);
+    assert!(broker.ok(&delete).ends_with("1 to delete, 1 unchanged\ndone: 1 step\n"));
+    broker.ends(4, &["queue", "show", "other"]);
+    assert_eq!(broker.ok(&delete), "nothing to do: everything is as declared (1 unchanged)\n");
+    let empty = File::new("delete-all", "");
+    let (_, log) = broker.ends(2, &["apply", "--delete", "-f", empty.path()]);
+    assert!(log.contains("names no entity, so all would be deleted"), "{log}");
+    broker.ok(&["queue", "show", "orders"]);
+}
+
+/// CON-40, DEC-20: the file of the emulator is applied with its meaning, with notes, and its errors
+/// name the member.
+#[test]
+fn emulator_file_is_applied() {
+    let broker = Broker::start();
+    let config = |properties: &str| {
+        let queue = format!(r#"{{"Name": "orders", "Properties": {{{properties}}}}}"#);
+        format!(r#"{{"UserConfig": {{"Namespaces": [{{"Name": "n", "Queues": [{queue}]}}]}}}}"#)
+    };
+    let file = File::new("emulator", &config(r#""LockDuration": "PT30S", "Colour": "red""#));
+    let ended = broker.program(&["apply", "-f", file.path()]).run();
+    assert!(ended.out.ends_with("done: 1 step\n"), "{}", ended.out);
+    assert!(ended.log.contains("Properties.Colour is unknown and ignored"), "{}", ended.log);
+    let queue = broker.ok(&["queue", "show", "orders"]);
+    assert!(queue.contains("30s"), "{queue}");
+    let file = File::new("emulator-wrong", &config(r#""LockDuration": "PT6M""#));
+    let (_, log) = broker.ends(2, &["apply", "-f", file.path()]);
+    assert!(log.contains("UserConfig.Namespaces[0].Queues[0]: "), "{log}");
+}
+
 /// DEC-17: applying an export changes nothing at its source, and makes an empty namespace equal to
 /// the source.
 #[test]
@@ -163,7 +207,8 @@ fn an_error_in_a_file_is_reported_with_its_place() {
             "FILE:4: ",
             "requires_session of queue `orders` is false and cannot become true: it is fixed at creation; declare the existing",
         ),
-        ("{ \"queues\": [] }", "FILE:1:1: ", ""),
+        ("[1]", "FILE:1:", ""),
+        ("{ \"queues\": [] }", "FILE: ", "has no UserConfig"),
     ] {
         let log = apply(text);
         assert!(log.starts_with(&format!("error: {place}")), "{text}: {log}");

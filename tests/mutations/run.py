@@ -33,6 +33,7 @@ IN_PROCESS = ["consumers", "renewal", "refused", "session_consumer", "unreadable
 # Modules of the test binary `broker`.
 BROKER = [
     "declarations", "filters", "forwarders", "looking", "namespace", "opening", "standby", "store_conformance",
+    "unnamed",
 ]
 
 # Per group: rule, requirement ids, file, text, replacement
@@ -633,6 +634,17 @@ FILTERS = [
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
+DELETIONS = [
+    ("entities that are not named are deleted only on request", "DEC-18", "src/access/declare.rs",
+     "    if declaration.unnamed == Unnamed::Delete {\n        let unnamed", "    if true {\n        let unnamed"),
+    ("a deletion requires Manage on the namespace", "DEC-18", "src/access/declare.rs",
+     "        if declaration.unnamed == Unnamed::Delete {\n            //", "        if false {\n            //"),
+    ("a destination of a named entity is not deleted", "DEC-19", "src/declaration/planner.rs",
+     "        if self.unnamed == Unnamed::Keep {", "        if true {"),
+    ("a protected entity is not deleted", "DEC-19", "src/access/unnamed.rs",
+     "protection_of(self.declaration, path) {", "protection_of(self.declaration, path).filter(|_| false) {"),
+]
+
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
     "sessions": (SESSIONS, ["machine", "sessions", "whole", "model", "unit", "conformance"]),
@@ -654,6 +666,7 @@ GROUPS = {
     "standby-program": (STANDBY_PROGRAM, ["program"]),
     "ownership": (OWNERSHIP, ["unit", "standby", "leases"]),
     "filters": (FILTERS, ["unit", "filters"]),
+    "deletions": (DELETIONS, ["unnamed"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use super::Access;
+use super::unnamed::unnamed_entities;
 use crate::broker::Broker;
 use crate::call::BoxFuture;
 use crate::condition::Condition;
@@ -14,7 +15,9 @@ use crate::declaration::planner::{
 };
 use crate::declaration::rules::{RuleChanges, RuleDifference, RuleTextBudget, RuleWork};
 use crate::declaration::yielder::Yielder;
-use crate::declaration::{Declaration, Digest, OtherRules, Plan, PlanResult, STEP_COUNT_MAX, Step};
+use crate::declaration::{
+    Declaration, Digest, OtherRules, Plan, PlanResult, STEP_COUNT_MAX, Step, Unnamed,
+};
 use crate::description::{Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate};
 use crate::error::{BrokerError, Rejection};
 use crate::management::Management;
@@ -113,7 +116,10 @@ impl Access {
         let named = declared_entities(&self.broker, declaration)?;
         // Unknown principals are refused before more work for the declaration; an invalid
         // declaration causes no further questions to the authorizer.
-        if let Some(DeclaredEntity { path, .. }) = named.first() {
+        if declaration.unnamed == Unnamed::Delete {
+            // A plan names every entity that it deletes (DEC-18).
+            self.allow(Action::Plan, "").await?;
+        } else if let Some(DeclaredEntity { path, .. }) = named.first() {
             self.allow(Action::Plan, path).await?;
         }
         let judged = declaration.judge_in_parts(self.broker.settings(), &mut yielder).await;
@@ -165,6 +171,7 @@ impl Access {
                 let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateSubscription(Box::new(properties), patch), rules)
             }
+            StepWork::Delete(kind) => return self.delete_unnamed(path, kind).await,
         };
         self.manage_step(path, request).await?;
         for rule in rules {
@@ -192,6 +199,14 @@ impl Access {
         let nothing = RuleDescription::new(DEFAULT_RULE, Filter::False, Timestamp::NONE);
         self.manage_step(&topic, create(vec![nothing])).await?;
         self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await
+    }
+
+    /// Deletes an entity that is not declared. One that is already gone is done.
+    async fn delete_unnamed(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
+        match self.manage_step(path, Management::Delete(kind)).await {
+            Err(error) if error.condition() == Condition::EntityNotFound => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Carries out a management request of a declaration. Boxed, since a declaration is itself a
@@ -268,6 +283,10 @@ async fn snapshot(
     for one in declared_entities(broker, declaration)? {
         find(broker, &mut snapshot, &one, &mut telling, yielder).await?;
         yielder.part().await;
+    }
+    if declaration.unnamed == Unnamed::Delete {
+        let unnamed = unnamed_entities(broker, declaration, yielder).await;
+        snapshot.unnamed = unnamed.map_err(|rejection| broker.refuse(rejection, ""))?;
     }
     Ok(snapshot)
 }

@@ -40,6 +40,7 @@ mod search;
 mod sign_in;
 mod tap;
 mod turn;
+mod unnamed;
 
 use std::fmt;
 use std::future::Future;

@@ -31,7 +31,7 @@ impl Broker {
     }
 
     /// Makes the namespace as declared, and returns the plan that was carried out (DEC-01).
-    /// Entities that are not named stay unchanged.
+    /// Entities that are not named stay unchanged, unless they are to be deleted (DEC-18).
     ///
     /// ```
     /// # use peeklock_core as peeklock;

@@ -8,7 +8,7 @@ use std::iter::Enumerate;
 use std::slice::Iter;
 
 use super::yielder::Yielder;
-use super::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic};
+use super::{Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Unnamed};
 use crate::description::Settings;
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, validate_entity_path, validate_subscription_name};
@@ -115,6 +115,19 @@ impl Declaration {
     }
 }
 
+impl Declaration {
+    /// Refuses a declaration that names nothing and would therefore delete all entities (DEC-18).
+    fn judge_deletion(&self) -> Result<(), DeclarationError> {
+        let names_nothing = self.queues.is_empty() && self.topics.is_empty();
+        if self.unnamed == Unnamed::Delete && names_nothing {
+            let detail = "the declaration names no entity, so all would be deleted; name at least \
+                          one, or keep entities that are not named";
+            return Err(DeclarationError::at("")(Rejection::argument(detail)));
+        }
+        Ok(())
+    }
+}
+
 /// Judges one item after the other: queues, then each topic, each of its subscriptions, and each of
 /// their rules.
 struct Judge<'a> {
@@ -141,6 +154,7 @@ impl<'a> Judge<'a> {
         settings: &'a Settings,
     ) -> Result<Self, DeclarationError> {
         declaration.judge_counts()?;
+        declaration.judge_deletion()?;
         let (roots, most) =
             (declaration.queues.len() + declaration.topics.len(), settings.limits.entity_count_max);
         if roots > most {

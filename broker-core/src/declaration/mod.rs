@@ -10,8 +10,8 @@
 //! `judge` finds faults that do not depend on the namespace, `planner` the missing work, and
 //! `rules` the differences between rules. `order` orders the steps, `property_text` describes properties as
 //! text, and `weight` computes the memory. Long ones yield through `yielder`, since connections
-//! use the same thread. Queries and changes of the broker are in `access/declare.rs`. By design, a
-//! declaration deletes no entities: entities that are not named stay unchanged.
+//! use the same thread. Queries and changes of the broker are in `access/declare.rs`;
+//! `access/unnamed.rs` finds entities to delete. By default, entities that are not named stay.
 
 mod judge;
 mod order;
@@ -36,6 +36,10 @@ use crate::rule::RuleDescription;
 /// progress, and a broken connection leaves few results unknown (DEC-10).
 pub const STEP_COUNT_MAX: usize = 100;
 
+/// Maximum number of entities that one plan deletes, since their number is not bounded by the
+/// declaration.
+pub const PLAN_DELETE_COUNT_MAX: usize = 10_000;
+
 /// Maximum bytes in a plan of existing rules that change or are removed, since their number is not
 /// bounded by the declaration. Each rule counts with its overhead.
 pub const PLAN_RULE_BYTES_MAX: usize = 8 << 20;
@@ -49,6 +53,11 @@ pub struct Declaration {
     pub topics: Vec<DeclaredTopic>,
     /// Treatment of existing entities that differ.
     pub existing: Existing,
+    /// Treatment of existing entities that are not named.
+    pub unnamed: Unnamed,
+    /// Paths of entities that this declaration never deletes, ignoring case. A plan that would
+    /// delete one, or the topic of a subscription among them, is refused (DEC-19).
+    pub protected: Vec<Box<str>>,
 }
 
 /// Treatment of an existing entity that differs from the declaration.
@@ -59,6 +68,18 @@ pub enum Existing {
     Update,
     /// The entity stays unchanged, and the plan lists the differences ([`Plan::kept`]).
     Keep,
+}
+
+/// Treatment of existing queues, topics, and subscriptions of declared topics that a declaration
+/// does not name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Unnamed {
+    /// They stay unchanged.
+    #[default]
+    Keep,
+    /// They are deleted with their messages after all other steps (DEC-18). This needs Manage on
+    /// the namespace.
+    Delete,
 }
 
 /// A desired queue.
@@ -147,6 +168,13 @@ impl Declaration {
     #[must_use]
     pub const fn existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
+        self
+    }
+
+    /// Sets the treatment of existing entities that are not named.
+    #[must_use]
+    pub const fn unnamed(mut self, unnamed: Unnamed) -> Self {
+        self.unnamed = unnamed;
         self
     }
 }

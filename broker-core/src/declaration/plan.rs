@@ -44,6 +44,8 @@ pub enum StepKind {
     Create,
     /// Updates the entity.
     Update,
+    /// Deletes the entity; a topic with its subscriptions.
+    Delete,
 }
 
 /// A changed property.
@@ -108,8 +110,10 @@ impl Plan {
         let left = steps.split_off(done.min(steps.len()));
         let finished = {
             let still: BTreeSet<&str> = left.iter().map(|step| &*step.path).collect();
-            // An entity on a circle has a further step.
-            steps.iter().filter(|step| !still.contains(&*step.path)).count()
+            // An entity on a circle has a further step; a deleted one is not declared.
+            let is_finished =
+                |step: &&Step| step.kind != StepKind::Delete && !still.contains(&*step.path);
+            steps.iter().filter(is_finished).count()
         };
         let unchanged_count = unchanged_count + finished;
         Self::new(left, kept, unchanged_count, &mut Yielder::default()).await
@@ -127,8 +131,8 @@ impl fmt::Write for TextHasher {
 }
 
 impl StepKind {
-    /// Both kinds.
-    pub const ALL: [Self; 2] = [Self::Create, Self::Update];
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
 
     /// Name as transports spell it.
     #[must_use]
@@ -136,6 +140,7 @@ impl StepKind {
         match self {
             Self::Create => "create",
             Self::Update => "update",
+            Self::Delete => "delete",
         }
     }
 

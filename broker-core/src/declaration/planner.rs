@@ -10,7 +10,7 @@ use super::plan::{Change, Plan, Step, StepKind};
 use super::property_text::{self, change, changes};
 use super::rules::{RuleChanges, RuleWork, property};
 use super::yielder::Yielder;
-use super::{Declaration, DeclarationError, DeclaredSubscription, Existing};
+use super::{Declaration, DeclarationError, DeclaredSubscription, Existing, Unnamed};
 use crate::broker::Update;
 use crate::description::{
     Cleared, Description, Destination, EntityKind, FieldKind, FieldValue, QueueDescription,
@@ -24,6 +24,8 @@ use crate::rule::RuleDescription;
 /// Properties that cannot change (ENT-16).
 const FIXED: [&str; 3] =
     ["requires_session", "requires_duplicate_detection", "enable_partitioning"];
+/// Names of the destinations of messages and of dead letters.
+const DESTINATION_NAMES: [&str; 2] = ["forward_to", "forward_dead_lettered_messages_to"];
 /// Text for no value.
 const NONE: &str = "none";
 
@@ -34,6 +36,8 @@ pub(crate) struct Snapshot {
     pub(crate) entities: BTreeMap<PathKey, ExistingEntity>,
     /// The existing queues and topics among forwarding destinations.
     pub(crate) destinations: BTreeSet<PathKey>,
+    /// Existing entities that the declaration deletes, in the order of their deletion.
+    pub(crate) unnamed: Vec<(EntityKind, Box<str>)>,
 }
 
 /// An existing entity; a subscription with the differences of its rules.
@@ -60,6 +64,7 @@ pub(crate) enum StepWork {
     UpdateTopic(TopicUpdate, Cleared),
     CreateSubscription(NewSubscription),
     UpdateSubscription(SubscriptionUpdate, Cleared, Vec<RuleWork>),
+    Delete(EntityKind),
 }
 
 /// A subscription to create.
@@ -94,6 +99,7 @@ struct Planner<'a> {
     snapshot: Snapshot,
     settings: &'a Settings,
     existing: Existing,
+    unnamed: Unnamed,
     /// Declared queues and topics, which can be forwarding destinations.
     declared: BTreeSet<PathKey>,
     /// Number of declared entities planned until now.
@@ -120,6 +126,7 @@ pub(crate) async fn plan(
         snapshot,
         settings,
         existing: declaration.existing,
+        unnamed: declaration.unnamed,
         declared: declared(declaration, settings),
         place: 0,
         topics: Vec::new(),
@@ -273,7 +280,10 @@ impl Planner<'_> {
         properties.keep(cleared, current);
         let after = properties.clone().over(current);
         let changes = changes(current, &after);
-        if changes.is_empty() || self.existing == Existing::Keep {
+        let is_kept = changes.is_empty() || self.existing == Existing::Keep;
+        let left = if is_kept { current } else { &after };
+        self.refuse_deleted(U::KIND, path, U::destinations(left))?;
+        if is_kept {
             return Ok(changes);
         }
         if let Some(fixed) = changes.iter().find(|change| FIXED.contains(&&*change.property)) {
@@ -304,6 +314,33 @@ impl Planner<'_> {
         }
     }
 
+    /// Refuses destinations that the declaration deletes (DEC-19).
+    fn refuse_deleted(
+        &self,
+        kind: EntityKind,
+        path: &str,
+        destinations: [Option<&str>; 2],
+    ) -> Result<(), Rejection> {
+        if self.unnamed == Unnamed::Keep {
+            return Ok(());
+        }
+        for (text, name) in destinations.into_iter().zip(DESTINATION_NAMES) {
+            if let Some(text) = text
+                && let Ok(Destination::Entity(key)) = Destination::parse(text)
+                && self.snapshot.destinations.contains(&key)
+                && !self.declared.contains(&key)
+            {
+                return Err(Rejection::invalid_operation(format!(
+                    "{name} of {kind} {} names {}, which would be deleted because it is not \
+                     declared; declare it, or remove the destination",
+                    Quoted(path),
+                    Quoted(text)
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the destinations that do not exist yet (DEC-08).
     fn needs(
         &self,
@@ -311,9 +348,10 @@ impl Planner<'_> {
         path: &str,
         destinations: [Option<&str>; 2],
     ) -> Result<[Option<PathKey>; 2], Rejection> {
+        self.refuse_deleted(kind, path, destinations)?;
         let mut needs = [None, None];
-        let names = ["forward_to", "forward_dead_lettered_messages_to"];
-        for ((text, need), name) in destinations.into_iter().zip(&mut needs).zip(names) {
+        for ((text, need), name) in destinations.into_iter().zip(&mut needs).zip(DESTINATION_NAMES)
+        {
             let Some(text) = text else { continue };
             let Destination::Entity(key) = Destination::parse(text)? else { continue };
             if self.snapshot.destinations.contains(&key) {
@@ -337,7 +375,9 @@ impl Planner<'_> {
 
     /// Returns all steps in order.
     async fn finish(self, yielder: &mut Yielder) -> Result<PlanWithWork, Rejection> {
-        let Self { settings, topics, missing, mut updates, kept, unchanged_count, .. } = self;
+        let Self {
+            snapshot, settings, topics, missing, mut updates, kept, unchanged_count, ..
+        } = self;
         let mut steps = topics;
         // Topics come before all missing entities, and need none.
         let places: BTreeMap<PathKey, usize> = missing
@@ -359,6 +399,11 @@ impl Planner<'_> {
             yielder.part().await;
         }
         steps.extend(updates.into_values());
+        for (entity, path) in snapshot.unnamed {
+            let step = Step { kind: StepKind::Delete, entity, path, changes: Vec::new() };
+            steps.push((step, StepWork::Delete(entity)));
+            yielder.part().await;
+        }
         let (steps, work) = steps.into_iter().unzip();
         Ok(PlanWithWork { plan: Plan::new(steps, kept, unchanged_count, yielder).await, work })
     }

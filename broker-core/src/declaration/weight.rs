@@ -5,7 +5,7 @@ use super::plan::{Change, Step};
 use super::planner::{NewSubscription, PlanWithWork, StepWork};
 use super::rules::RuleWork;
 use super::yielder::Yielder;
-use super::{Declaration, PLAN_RULE_BYTES_MAX};
+use super::{Declaration, PLAN_DELETE_COUNT_MAX, PLAN_RULE_BYTES_MAX, Unnamed};
 use crate::rule::RuleDescription;
 
 /// Maximum bytes of an entity in the steps, their work and their answer: all properties, with long
@@ -16,6 +16,8 @@ const LEAST_BYTES: u64 = 8 << 10;
 /// Number of copies of a declared rule: one in the work and two in texts, where an escaped byte may
 /// take five.
 const RULE_COPIES: u64 = 1 + 2 * 5;
+/// Maximum bytes of a deletion in the steps, their work and their answer.
+const DELETION_BYTES: u64 = 1 << 10;
 /// Bytes of a text in addition to its content.
 const TEXT_BYTES: usize = 32;
 
@@ -38,6 +40,9 @@ impl Declaration {
         }
         if has_rule_lists {
             bytes += 2 * PLAN_RULE_BYTES_MAX as u64;
+        }
+        if self.unnamed == Unnamed::Delete {
+            bytes += DELETION_BYTES * PLAN_DELETE_COUNT_MAX as u64;
         }
         bytes
     }
@@ -74,7 +79,8 @@ impl PlanWithWork {
                 StepWork::CreateQueue(_)
                 | StepWork::UpdateQueue(..)
                 | StepWork::CreateTopic(_)
-                | StepWork::UpdateTopic(..) => {}
+                | StepWork::UpdateTopic(..)
+                | StepWork::Delete(_) => {}
             }
         }
         bytes

@@ -38,3 +38,4 @@ mod store_conformance;
 mod tracer;
 mod transactions;
 mod turns;
+mod unnamed;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use peeklock::declaration::{Declaration, DeclaredQueue, DeclaredTopic, Existing};
+use peeklock::declaration::{Declaration, DeclaredQueue, DeclaredTopic, Existing, Unnamed};
 use peeklock::description::Destination;
 use peeklock::error::{BrokerError, Rejection};
 use peeklock::path::PathKey;
@@ -48,8 +48,11 @@ struct Group {
 /// If the declaration exceeds the maximum of entities, or a group exceeds the maximum of a request.
 pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
     whole.judge_counts().map_err(|misdeclared| misdeclared.to_string())?;
-    let groups = groups(&mut whole);
     let existing = whole.existing;
+    if whole.unnamed == Unnamed::Delete {
+        return Ok(vec![undivided_part(whole)?]);
+    }
+    let groups = groups(&mut whole);
     let mut packed = vec![Group::default()];
     for group in groups {
         if group.bytes > REQUEST_BYTES_MAX || group.count > REQUEST_COUNT_MAX {
@@ -68,6 +71,31 @@ pub(super) fn parts(mut whole: Declaration) -> Result<Vec<Part>, String> {
         }
     }
     Ok(packed.into_iter().map(|group| group.part(existing)).collect())
+}
+
+/// Returns a declaration that deletes unnamed entities as a single part, since a smaller part would
+/// delete the entities of other parts.
+///
+/// # Errors
+/// If the declaration exceeds the maximum of a request.
+fn undivided_part(mut whole: Declaration) -> Result<Part, String> {
+    let mut all = Group::default();
+    let (existing, unnamed) = (whole.existing, whole.unnamed);
+    for group in groups(&mut whole) {
+        all.add(group);
+    }
+    if all.bytes > REQUEST_BYTES_MAX || all.count > REQUEST_COUNT_MAX {
+        return Err(format!(
+            "the file has {} entities and rules of {} bytes; with --delete, it must fit into one \
+             request of at most {REQUEST_COUNT_MAX} entities and rules and {REQUEST_BYTES_MAX} \
+             bytes; apply it without --delete, and delete other entities with `peeklock queue \
+             delete`, `topic delete` and `subscription delete`",
+            all.count, all.bytes
+        ));
+    }
+    let mut part = all.part(existing);
+    part.declaration.unnamed = unnamed;
+    Ok(part)
 }
 
 /// Groups each queue and topic with its forwarding destinations, ordered by the first entity of
@@ -203,7 +231,7 @@ impl Group {
         }
         let (places_of_queues, queues) = queues.into_iter().unzip();
         let (places_of_topics, topics) = topics.into_iter().unzip();
-        let declaration = Declaration { queues, topics, existing };
+        let declaration = Declaration { queues, topics, existing, ..Declaration::default() };
         Part { declaration, queues: places_of_queues, topics: places_of_topics }
     }
 }

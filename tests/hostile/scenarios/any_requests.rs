@@ -200,6 +200,7 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
             "TopicProperties" => values.description(true),
             "RuleForm" => values.rule(),
             "DeclarationForm" => values.declaration(),
+            "DeclarationTextForm" => json!({ "text": values.declaration().to_string() }),
             "NewMessage" => values.message(),
             "Question" => {
                 json!({ "message": { "body": "x", "applicationProperties": { "p": "a" } } })

@@ -169,7 +169,10 @@ impl Values {
         let rules: Vec<Json> = (0..self.below(20)).map(|_| self.rule()).collect();
         let subscription = json!({ "name": self.name("u", 30, 50), "rules": rules });
         let topic = json!({ "path": self.new_topic(), "subscriptions": [subscription] });
-        json!({ "queues": queues, "topics": [topic], "keepExisting": self.random.one_in(2) })
+        let (keeps, deletes) = (self.random.one_in(2), self.random.one_in(4));
+        json!({
+            "queues": queues, "topics": [topic], "keepExisting": keeps, "deleteUnnamed": deletes,
+        })
     }
 
     pub fn numbers(&mut self) -> Vec<usize> {

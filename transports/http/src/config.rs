@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use actix_web::web::Bytes;
 use peeklock_core::contract::{Ceiling, Principal, port};
+use peeklock_core::declaration::Declaration;
+use peeklock_core::description::{QueueDescription, SubscriptionDescription, TopicDescription};
+use peeklock_core::rule::RuleDescription;
 use peeklock_listen::{Entrance, Proxies};
 use peeklock_tls::Acceptor;
 
@@ -17,6 +20,57 @@ pub type MetricsHook = Arc<dyn Fn() -> String + Send + Sync>;
 /// Finds a file of the console for operators by its path below `/$console/`, which is empty for the
 /// document; provided by a console plugin.
 pub type ConsoleHook = Arc<dyn Fn(&str) -> Option<ConsoleFile> + Send + Sync>;
+
+/// Reads and writes declarations as text; provided by the program, which knows the configuration
+/// file.
+pub type DeclarationHook = Arc<dyn DeclarationText>;
+
+/// Declarations as text (CON-40).
+pub trait DeclarationText: Send + Sync {
+    /// Reads a TOML document, or the `Config.json` of the emulator.
+    ///
+    /// # Errors
+    /// Returns the place of a fault, and its remedy.
+    fn read(&self, text: &str) -> Result<ReadDeclaration, String>;
+
+    /// Returns the text of a part of a namespace. The texts of all parts, one after the other, are
+    /// one TOML document.
+    ///
+    /// # Errors
+    /// Returns the value that TOML cannot hold.
+    fn write(&self, part: &DeclaredPart<'_>) -> Result<String, String>;
+}
+
+/// A declaration that was read from a text.
+pub struct ReadDeclaration {
+    /// The declaration.
+    pub declaration: Declaration,
+    /// Values that were ignored or changed, each with its place.
+    pub notes: Vec<String>,
+    /// Returns the place in the text of an error whose detail begins with the place in the
+    /// declaration.
+    pub place_of: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+}
+
+/// A part of a namespace, in the order of its text.
+#[derive(Debug)]
+pub enum DeclaredPart<'a> {
+    /// The beginning of the document.
+    Head,
+    /// A queue.
+    Queue(&'a QueueDescription),
+    /// A topic; its subscriptions follow.
+    Topic(&'a TopicDescription),
+    /// A subscription of the topic before it.
+    Subscription {
+        /// Its properties.
+        subscription: &'a SubscriptionDescription,
+        /// Whether its rules follow; it has none otherwise.
+        has_rules: bool,
+    },
+    /// A rule of the subscription before it.
+    Rule(&'a RuleDescription),
+}
 
 /// A file of the console.
 #[derive(Clone, Debug)]
@@ -114,6 +168,8 @@ pub struct HttpConfig {
     pub metrics: Option<MetricsHook>,
     /// Files under `/$console/`; none for no console.
     pub console: Option<ConsoleHook>,
+    /// Declarations as text; none for no such operations.
+    pub declarations: Option<DeclarationHook>,
     /// `/readyz` answers 503 until this is set; without it the broker is ready as soon as it
     /// listens.
     pub readiness: Option<Readiness>,
@@ -148,6 +204,7 @@ impl Default for HttpConfig {
             protected: Vec::new(),
             metrics: None,
             console: None,
+            declarations: None,
             readiness: None,
         }
     }

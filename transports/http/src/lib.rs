@@ -67,6 +67,9 @@ mod data;
 mod tests;
 
 pub use api::openapi_json;
-pub use config::{ConsoleFile, ConsoleHook, HttpConfig, MetricsHook, Readiness};
+pub use config::{
+    ConsoleFile, ConsoleHook, DeclarationHook, DeclarationText, DeclaredPart, HttpConfig,
+    MetricsHook, ReadDeclaration, Readiness,
+};
 pub use listener::HttpTransport;
 pub use standby::{StandbyHook, StandbyProbes, StandbyReport};

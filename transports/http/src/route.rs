@@ -71,6 +71,10 @@ pub(crate) enum ApiRoute {
     Namespace,
     /// `/declaration`
     Declaration,
+    /// `/declaration/text`
+    DeclarationText,
+    /// `/declaration/export`
+    DeclarationExport,
     /// `/queues/{queue}/messages/act`
     Act { path: String },
     /// `/queues/{queue}/jobs`
@@ -245,6 +249,8 @@ fn read_api(segments: &[String]) -> Option<ApiRoute> {
         ["openapi.json"] => ApiRoute::Document,
         ["namespace"] => ApiRoute::Namespace,
         ["declaration"] => ApiRoute::Declaration,
+        ["declaration", "text"] => ApiRoute::DeclarationText,
+        ["declaration", "export"] => ApiRoute::DeclarationExport,
         ["queues"] => ApiRoute::Queues,
         ["queues", queue] => ApiRoute::Queue { queue: queue.to_owned() },
         ["entities"] => ApiRoute::Entities,

@@ -315,6 +315,8 @@ fn circumstances(route: Option<&Route>) -> Circumstances<'_> {
             | Route::Unknown
             | Route::Api(
                 ApiRoute::Declaration
+                | ApiRoute::DeclarationText
+                | ApiRoute::DeclarationExport
                 | ApiRoute::Document
                 | ApiRoute::Namespace
                 | ApiRoute::Queues

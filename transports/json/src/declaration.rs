@@ -4,7 +4,7 @@
 use peeklock_core::condition::Condition;
 use peeklock_core::declaration::{
     Change, Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, Digest, Existing,
-    OtherRules, Plan, PlanResult, Step, StepKind,
+    OtherRules, Plan, PlanResult, Step, StepKind, Unnamed,
 };
 use peeklock_core::description::EntityKind;
 use peeklock_core::error::{BrokerError, Rejection};
@@ -27,6 +27,10 @@ pub struct DeclarationForm {
     /// Whether existing entities that differ stay unchanged.
     #[serde(skip_serializing_if = "is_false")]
     keep_existing: bool,
+    /// Whether existing queues, topics, and subscriptions of declared topics that are not named are
+    /// deleted with their messages, after all other steps. Needs Manage on the namespace.
+    #[serde(skip_serializing_if = "is_false")]
+    delete_unnamed: bool,
 }
 
 /// A queue. `null` clears a property that may be without a value.
@@ -88,7 +92,7 @@ pub struct PlanView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 struct StepView {
-    /// create or update.
+    /// create, update or delete.
     kind: String,
     /// queue, topic or subscription.
     entity: String,
@@ -188,6 +192,8 @@ impl DeclarationForm {
             queues: queues.collect::<Result<_, _>>()?,
             topics: topics.collect::<Result<_, _>>()?,
             existing,
+            unnamed: if self.delete_unnamed { Unnamed::Delete } else { Unnamed::Keep },
+            protected: Vec::new(),
         })
     }
 }
@@ -252,6 +258,7 @@ impl From<&Declaration> for DeclarationForm {
             queues: declaration.queues.iter().map(queue).collect(),
             topics: declaration.topics.iter().map(topic).collect(),
             keep_existing: declaration.existing == Existing::Keep,
+            delete_unnamed: declaration.unnamed == Unnamed::Delete,
         }
     }
 }

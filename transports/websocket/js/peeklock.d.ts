@@ -749,7 +749,7 @@ export class Topics {
   explain(path: string, message: Sendable): Promise<Explanation[]>;
 }
 
-/** Entities in their desired form. Other entities stay unchanged. */
+/** Entities in their desired form. Other entities stay unchanged by default. */
 export interface Declaration {
   queues?: { path: string; properties?: QueueProperties }[];
   topics?: {
@@ -769,10 +769,15 @@ export interface Declaration {
   }[];
   /** Whether existing entities that differ stay unchanged. */
   keepExisting?: boolean;
+  /**
+   * Whether existing queues, topics, and subscriptions of declared topics that are not named are deleted with their messages,
+   * after all other steps. Needs the right Manage on the namespace.
+   */
+  deleteUnnamed?: boolean;
 }
 
 export interface DeclarationStep {
-  readonly kind: "create" | "update";
+  readonly kind: "create" | "update" | "delete";
   readonly entity: "queue" | "topic" | "subscription";
   readonly path: string;
   readonly changes?: { readonly property: string; readonly before?: string; readonly after?: string }[];

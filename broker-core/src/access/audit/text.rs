@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::checks::report::MuteChange;
 use crate::command::{Act, Deed, ExportForm, NewInstant, OperatorCommand};
 use crate::contract::auditor::AUDIT_TEXT_BYTES_MAX;
-use crate::declaration;
+use crate::declaration::{self, Unnamed};
 use crate::description::{
     Description, QueueDescription, SubscriptionDescription, TopicDescription,
 };
@@ -58,7 +58,11 @@ pub(super) fn request_text(request: &Management) -> String {
         }
         Management::CarryOut { declaration, .. } => {
             let (queues, topics) = (declaration.queues.len(), declaration.topics.len());
-            format!("{queues} queues and {topics} topics are declared")
+            let others = match declaration.unnamed {
+                Unnamed::Keep => "",
+                Unnamed::Delete => "; entities that are not named are deleted",
+            };
+            format!("{queues} queues and {topics} topics are declared{others}")
         }
         Management::Operate(OperatorCommand::BreakLocks { sequences, .. }) => numbers(sequences),
         Management::Operate(OperatorCommand::BreakSession { session, .. }) => {

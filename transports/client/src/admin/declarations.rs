@@ -21,7 +21,8 @@ impl Admin {
     }
 
     /// Creates missing entities and updates entities that differ, and returns the plan that was
-    /// carried out (DEC-01). Entities that are not named, or that already match, stay unchanged.
+    /// carried out (DEC-01). Entities that are not named, or that already match, stay unchanged;
+    /// with [`Unnamed::Delete`](peeklock_core::declaration::Unnamed), others are deleted.
     ///
     /// ```
     /// # mod peeklock { pub use peeklock_client::*; pub use peeklock_core::*; pub use peeklock_client_testing as testing; }

@@ -6,7 +6,8 @@
 //! is a separate resource, so that each settlement names it in the path.
 //!
 //! `route.rs` parses paths. Each management resource has a file that maps its operations to
-//! management requests of the core; `manage.rs` carries these out and answers. `messages` and
+//! management requests of the core; `manage.rs` carries these out and answers. `declaration_text`
+//! converts declarations from and to text. `messages` and
 //! `lock` have the operations on messages and locks, `operate` has operations on locks, sessions
 //! and clients of others, `act` on messages that are named by number, and `job` on many messages.
 //! `inspect` and `checks` answer questions of operators.
@@ -15,6 +16,7 @@ mod act;
 mod audit;
 mod checks;
 mod content;
+mod declaration_text;
 mod filters;
 mod inspect;
 mod job;
@@ -95,10 +97,12 @@ pub(crate) fn methods(route: &ApiRoute) -> Option<&'static str> {
         ApiRoute::Policy { .. } => policies::METHODS,
         ApiRoute::SignIn => sign_in::METHODS,
         ApiRoute::Unlock => "POST, DELETE, OPTIONS",
-        ApiRoute::AuditExport | ApiRoute::JobExport { .. } | ApiRoute::Download { .. } => {
-            "GET, OPTIONS"
-        }
+        ApiRoute::AuditExport
+        | ApiRoute::DeclarationExport
+        | ApiRoute::JobExport { .. }
+        | ApiRoute::Download { .. } => "GET, OPTIONS",
         ApiRoute::Declaration
+        | ApiRoute::DeclarationText
         | ApiRoute::Downloads
         | ApiRoute::Watch
         | ApiRoute::Search
@@ -132,7 +136,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Subscriptions { .. }
         | ApiRoute::Rules { .. } => &["skip", "top"],
         ApiRoute::SignIn if method == Method::GET => &["path"],
-        ApiRoute::Declaration => &["dryRun", "digest", "stepsMax"],
+        ApiRoute::Declaration | ApiRoute::DeclarationText => &["dryRun", "digest", "stepsMax"],
         ApiRoute::Entities => inspect::ENTITIES,
         ApiRoute::Clients => inspect::CLIENTS,
         ApiRoute::Audit => audit::AUDIT,
@@ -171,6 +175,7 @@ fn parameters(method: &Method, route: &ApiRoute) -> &'static [&'static str] {
         | ApiRoute::Search
         | ApiRoute::Mute
         | ApiRoute::Unmute
+        | ApiRoute::DeclarationExport
         | ApiRoute::SignIn
         | ApiRoute::Unlock
         | ApiRoute::Downloads
@@ -258,6 +263,8 @@ pub(crate) async fn dispatch(
             lock::named(exchange, payload, queue, token, operation).await
         }
         ApiRoute::Declaration => namespace::declare(exchange, payload).await,
+        ApiRoute::DeclarationText => declaration_text::declare(exchange, payload).await,
+        ApiRoute::DeclarationExport => declaration_text::export(exchange).await,
         ApiRoute::Namespace => namespace::get(exchange).await,
         ApiRoute::Sessions { path } => sessions::list(exchange, path).await,
         ApiRoute::SessionDetails { path } => inspect::sessions(exchange, path).await,

@@ -1,9 +1,9 @@
 //! The namespace, and declarations for it: planning and carrying out (file 27 of the
-//! specification). `api/mod.rs` routes requests to it.
+//! specification). `api/mod.rs` routes requests to it; `declaration_text.rs` takes text.
 
 use actix_web::web;
 use peeklock_core::Namespace;
-use peeklock_core::declaration::Digest;
+use peeklock_core::declaration::{Declaration, Digest};
 use peeklock_core::management::Management;
 use peeklock_json::{DeclarationForm, Instant, PlanView};
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub(super) async fn get(exchange: &Exchange) -> Answer {
 }
 
 /// Mode of a declaration request.
-enum DeclarationMode {
+pub(super) enum DeclarationMode {
     Plan,
     CarryOut(Digest),
 }
@@ -79,17 +79,30 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
     let asked = asked(exchange)?;
     let steps_max = number(exchange, "stepsMax")?;
     let (form, _room): (DeclarationForm, _) = body::read_json(exchange, payload).await?;
-    let declaration = Box::new(form.to_declaration()?);
-    let request = match asked {
-        DeclarationMode::Plan => Management::Plan(declaration),
-        DeclarationMode::CarryOut(digest) => {
-            Management::CarryOut { declaration, digest, steps_max }
-        }
-    };
+    let request = asked.request(exchange, form.to_declaration()?, steps_max);
     manage(exchange, "", request).await
 }
 
-fn asked(exchange: &Exchange) -> Result<DeclarationMode, Refusal> {
+impl DeclarationMode {
+    /// Returns the request for a declaration, which spares protected entities (CON-64).
+    pub(super) fn request(
+        self,
+        exchange: &Exchange,
+        mut declaration: Declaration,
+        steps_max: Option<usize>,
+    ) -> Management {
+        let protected = &exchange.site.config.protected;
+        declaration.protected = protected.iter().map(|path| path.as_str().into()).collect();
+        let declaration = Box::new(declaration);
+        match self {
+            Self::Plan => Management::Plan(declaration),
+            Self::CarryOut(digest) => Management::CarryOut { declaration, digest, steps_max },
+        }
+    }
+}
+
+/// Returns the mode that the query asks for.
+pub(super) fn asked(exchange: &Exchange) -> Result<DeclarationMode, Refusal> {
     let dry_run = parameter(exchange.query(), "dryrun");
     let digest = parameter(exchange.query(), "digest");
     match (dry_run.as_deref(), digest) {

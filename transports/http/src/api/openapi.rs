@@ -9,8 +9,9 @@ use utoipa::openapi::{RefOr, Required};
 use peeklock_json::PlanResultView;
 
 use super::{
-    act, audit, checks, content, filters, inspect, job, journey, lock, messages, namespace,
-    operate, policies, queues, rules, search, sessions, sign_in, subscriptions, topics, watch,
+    act, audit, checks, content, declaration_text, filters, inspect, job, journey, lock, messages,
+    namespace, operate, policies, queues, rules, search, sessions, sign_in, subscriptions, topics,
+    watch,
 };
 use crate::error::PROBLEM;
 
@@ -103,6 +104,7 @@ pub fn openapi_json() -> String {
         act::Operations::openapi(),
         job::Operations::openapi(),
         checks::Operations::openapi(),
+        declaration_text::Operations::openapi(),
         journey::Operations::openapi(),
         filters::Operations::openapi(),
     ] {

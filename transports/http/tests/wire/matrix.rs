@@ -109,6 +109,7 @@ fn of_document(method: &str, path: &str) -> (Action, &'static str) {
         ("delete", "") => Action::Delete,
         ("get", "" | "/queues" | "/topics" | "/subscriptions" | "/namespace") => Action::Overview,
         ("post", "/declaration") => return (Action::Plan, "orders"),
+        ("post", "/declaration/text") | ("get", "/declaration/export") => Action::Plan,
         ("post", "/messages" | "/messages/batch" | "/messages/schedule") => Action::Send,
         ("post", "/messages/cancel-scheduled") => Action::CancelScheduled,
         ("post", "/messages/receive") => Action::Receive,
@@ -262,6 +263,10 @@ fn declarations() -> Vec<Row> {
         named(
             r#"{"queues": [{"path": "orders", "properties": {"forwardTo": "sibling"}}]}"#,
             vec![orders, (Action::BeForwardedTo, "sibling")],
+        ),
+        named(
+            r#"{"queues": [{"path": "orders"}], "deleteUnnamed": true}"#,
+            vec![(Action::Plan, ""), orders],
         ),
         named(
             r#"{"queues": [{"path": "fresh"}]}"#,

@@ -225,7 +225,16 @@ pub(super) fn notices() -> Vec<Notice> {
         {now}}}}}"#
     );
     let more = [
-        job, failures, topology, checks, samples, journey, export, published, explanation, what_if,
+        job,
+        failures,
+        topology,
+        checks,
+        samples,
+        journey,
+        export,
+        published,
+        explanation,
+        what_if,
     ];
     let more = more.map(|it| Notice::Findings(Box::new(read(&it))));
     findings.chain(counts).chain(more).collect()
