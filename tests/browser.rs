@@ -156,6 +156,18 @@ fn the_console_runs_jobs() {
     }
 }
 
+/// Import and export of the namespace, sending and taking in the console.
+#[test]
+fn the_console_imports_and_sends() {
+    for file in ["console-import.test.js", "console-traffic.test.js"] {
+        let served = Served::with(&["--ephemeral"]);
+        node(
+            &[file],
+            &[("PEEKLOCK_HTTP", served.http.clone()), ("PEEKLOCK_WS", served.url.clone())],
+        );
+    }
+}
+
 /// CON-42, CON-71: the console of a broker that asks every client for a token.
 #[test]
 fn the_console_signs_in() {

@@ -37,6 +37,9 @@ const PAGES = {
   jobs: "#/jobs",
   clients: "#/clients",
   audit: "#/audit",
+  import: "#/import",
+  send: "#/queue/orders/send?copy=queues%2Forders%2Fmessages%2F5",
+  take: "#/queue/orders/take",
   settings: "#/settings",
 };
 
@@ -606,7 +609,7 @@ test("files stay within their budget", async () => {
   const names = ["", "vendor/"].flatMap((part) => readdirSync(new URL(part, folder)).filter((name) => /\.(js|css|html|svg)$/.test(name)).map((name) => part + name));
   const sizes = new Map(names.map((name) => [name, gzipSync(readFileSync(new URL(name, folder)), { level: 9 }).length]));
   const sum = (list) => list.reduce((total, name) => total + sizes.get(name), 0);
-  const late = ["actions.js", "audit.js", "holders.js", "jobs.js", "rates.js", "rules.js", "schedule.js", "search.js", "tail.js", "topology.js", "workbench.js", "vendor/uplot.js"];
+  const late = ["actions.js", "audit.js", "holders.js", "import.js", "jobs.js", "rates.js", "rules.js", "schedule.js", "search.js", "topology.js", "traffic.js", "workbench.js", "vendor/uplot.js"];
   assert.ok(names.length <= 40, `${names.length} files`);
   assert.ok(sum(names) <= 200 << 10, `${sum(names)} bytes in all`);
   const first = sum(names.filter((name) => !late.includes(name)));

@@ -75,6 +75,21 @@ export function parse(text) {
   return JSON.parse(text, /** @type {any} */ (revive));
 }
 
+/** Writes JSON. A whole number of any size keeps its digits. */
+function toJson(/** @type {any} */ value) {
+  if (typeof value === "bigint") {
+    return String(value);
+  }
+  if (Array.isArray(value)) {
+    return `[${value.map(toJson).join(",")}]`;
+  }
+  if (value !== null && typeof value === "object") {
+    const members = Object.entries(value).filter(([, one]) => one !== undefined);
+    return `{${members.map(([name, one]) => `${JSON.stringify(name)}:${toJson(one)}`).join(",")}}`;
+  }
+  return JSON.stringify(value);
+}
+
 /**
  * Sends a request. Resolves to the response; rejects with an `ApiError` for every answer that is no success.
  * @param {URL} url
@@ -169,7 +184,7 @@ export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
  * @param {Record<string, string>} [headers]
  */
 export async function change(method, path, body = {}, headers = {}) {
-  const response = await send(address(API, path), { method, body: JSON.stringify(body), headers });
+  const response = await send(address(API, path), { method, body: toJson(body), headers });
   const text = await response.text().catch(() => {
     throw new ApiError(`${method} /$api/v1/${path}`, { code: "NoAnswer", detail: "the answer was cut off" });
   });

@@ -2,8 +2,7 @@
 // One entity with its tabs.
 
 import { entityPath, get, subscriptionParts } from "./api.js";
-import { entityColumns, entityRows } from "./entities.js";
-import { EntityHead, useEntity } from "./entity-head.js";
+import { entityColumns, EntityHead, entityRows, useEntity } from "./entities.js";
 import { duration, number, parseDuration, size, visible, words } from "./format.js";
 import { Messages } from "./messages.js";
 import { Empty, Facts, late, Moment, Problem, State, Text, usePageTitle } from "./parts.js";
@@ -18,13 +17,13 @@ const [Locks, Sessions] = ["Locks", "Sessions"].map((name) => late(() => import(
 const Charts = late(() => import("./rates.js"), "Charts");
 const Timeline = late(() => import("./schedule.js"), "Timeline");
 const Workbench = late(() => import("./workbench.js"), "Workbench");
-const Tail = late(() => import("./tail.js"), "Tail");
+const [Tail, Send, Take] = ["Tail", "Send", "Take"].map((name) => late(() => import("./traffic.js"), name));
 
 const defaultTab = (/** @type {string} */ kind) => (kind === "topic" ? "subscriptions" : "messages");
 
 export function Entity({ kind, path, tab: given, query }) {
   const tab = given ?? defaultTab(kind);
-  const name = { messages: "", "dead-letters": "Dead letters of ", "transfer-dead-letters": "Transfer dead letters of " }[tab] ?? `${tab[0].toUpperCase()}${tab.slice(1)} of `;
+  const name = { messages: "", "dead-letters": "Dead letters of ", "transfer-dead-letters": "Transfer dead letters of ", send: "Send to ", take: "Take from " }[tab] ?? `${tab[0].toUpperCase()}${tab.slice(1)} of `;
   usePageTitle(`${name}${path}`);
   const state = useEntity(kind, path);
   if (state.error?.status === 404 && !state.value) {
@@ -63,6 +62,10 @@ function Tab({ kind, path, tab, query, description }) {
       return html`<${Locks} kind=${kind} path=${path} query=${query} hasSessions=${description?.requiresSession === true} />`;
     case "tail":
       return html`<${Tail} kind=${kind} path=${path} query=${query} />`;
+    case "send":
+      return html`<${Send} kind=${kind} path=${path} query=${query} description=${description} />`;
+    case "take":
+      return html`<${Take} kind=${kind} path=${path} query=${query} description=${description} />`;
     case "rules":
       return html`<${Rules} path=${path} />`;
     case "charts":

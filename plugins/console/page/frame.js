@@ -23,6 +23,7 @@ const PAGES = [
   ["clients", "Clients", ["clients"]],
   ["checks", "Checks", ["checks"]],
   ["audit", "Audit", ["audit"]],
+  ["import", "Import and export", ["import"]],
   ["settings", "Settings", ["settings"]],
 ];
 

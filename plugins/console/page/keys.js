@@ -24,6 +24,7 @@ const PAGES = [
   ["g c", "Clients", ["clients"]],
   ["g k", "Checks", ["checks"]],
   ["g a", "Audit", ["audit"]],
+  ["g i", "Import and export", ["import"]],
   ["g t", "Settings", ["settings"]],
 ];
 

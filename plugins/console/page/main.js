@@ -17,6 +17,7 @@ const Search = late(() => import("./search.js"), "Search");
 const Jobs = late(() => import("./jobs.js"), "Jobs");
 const Audit = late(() => import("./audit.js"), "Audit");
 const [Topology, Checks] = ["Topology", "Checks"].map((name) => late(() => import("./topology.js"), name));
+const Import = late(() => import("./import.js"), "Import");
 const Clients = late(() => import("./holders.js"), "Clients");
 
 function Page() {
@@ -70,6 +71,8 @@ function Page() {
       return html`<${Clients} query=${query} />`;
     case "audit":
       return html`<${Audit} query=${query} />`;
+    case "import":
+      return html`<${Import} />`;
     case "settings":
       return html`<${Settings} />`;
     default:

@@ -1,10 +1,10 @@
 // @ts-check
 // One message: its body first, then its properties. It is read without being received.
 
-import { addressOf, entityPath, get, getBytes, SUB_QUEUES } from "./api.js";
+import { addressOf, entityPath, get, getBytes, standing, SUB_QUEUES, subscriptionParts } from "./api.js";
 import { Body } from "./body.js";
 import { format, read, utf8 } from "./decode.js";
-import { EntityHead, useEntity } from "./entity-head.js";
+import { EntityHead, useEntity } from "./entities.js";
 import { duration, number, propertyText, propertyType, quoted, size, span, visible, words } from "./format.js";
 import { useKeys } from "./keys.js";
 import { announce, copy, Copy, Empty, Facts, Holder, late, Lock, Moment, Problem, SearchField, State, Text, usePageTitle } from "./parts.js";
@@ -33,11 +33,18 @@ function copies(kind, path, tab, head) {
   ];
 }
 
+/** Address of the form that sends a copy of a message. One of a subscription is sent to its topic. */
+function sendHref(kind, path, copy) {
+  const topic = subscriptionParts(path)?.topic;
+  return topic === undefined ? entityHref(kind, path, "send", { copy }) : entityHref("topic", topic, "send", { copy });
+}
+
 const BreakLocks = late(() => import("./actions.js"), "BreakLocks", true);
 const Outcome = late(() => import("./actions.js"), "Outcome", true);
 
 /** Body and properties of a message. */
 export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
+  const role = standing.use()?.role;
   const base = entityPath(kind, path, subQueueOf(tab));
   const state = useResource(`head ${base} ${sequence}`, (signal) => get(`${base}/messages/${sequence}/head`, {}, signal));
   const head = state.value;
@@ -93,7 +100,7 @@ export function MessageView({ kind, path, tab, sequence, isNarrow = false }) {
         ${properties.length === 0 ? html`<p class="quiet">None.</p>` : html`<table class="plain properties"><thead class="hidden"><tr><th scope="col">Name</th><th scope="col">Value</th><th scope="col">Type</th></tr></thead>
           <tbody>${properties.map(([name, value]) => html`<tr key=${name}><th scope="row" class="mono"><${Text} value=${name} max=${200} /></th>
             <td class="mono"><${Text} value=${propertyText(value)} max=${4000} /></td><td class="quiet">${propertyType(value)}</td></tr>`)}</tbody></table>`}
-        <p class="copies"><span class="quiet">Copy as</span> ${copies(kind, path, tab, head).map(([label, what, make]) => html`<${Copy} key=${label} label=${label} what=${what} text=${make} />`)}</p>
+        <p class="copies"><span class="quiet">Copy as</span> ${copies(kind, path, tab, head).map(([label, what, make]) => html`<${Copy} key=${label} label=${label} what=${what} text=${make} />`)}${role !== "viewer" && html` <a class="button" href=${sendHref(kind, path, `${base}/messages/${sequence}`)}>Send a copy…</a>`}</p>
       </section>
     </div>
     <${Journey} address=${`${base}/messages/${sequence}/journey`} path=${path} sequence=${sequence} />`;

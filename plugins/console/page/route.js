@@ -6,7 +6,7 @@
 //   #/queue/orders/messages/17?state=active       a message of a queue; also with `topic` and `subscription`
 //   #/search?where=reason:timeout&entity=orders   search
 //   #/jobs?job=ID                                 jobs, and the chosen one
-//   #/topology?around=orders, #/checks, #/schedule, #/clients, #/audit, #/settings
+//   #/topology?around=orders, #/checks, #/schedule, #/clients, #/audit, #/import, #/settings
 
 import { Store } from "./preferences.js";
 import { subscriptionParts } from "./api.js";

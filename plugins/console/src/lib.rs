@@ -50,12 +50,12 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "credential.js",
     "decode.js",
     "entities.js",
-    "entity-head.js",
     "entity.js",
     "format.js",
     "frame.js",
     "holders.js",
     "icon.svg",
+    "import.js",
     "jobs.js",
     "keys.js",
     "main.js",
@@ -74,8 +74,8 @@ pub const FILES: [(&str, &str); FILE_COUNT] = embedded![
     "stream.js",
     "style.css",
     "table.js",
-    "tail.js",
     "topology.js",
+    "traffic.js",
     "view.js",
     "workbench.js",
     "vendor/hooks.js",
@@ -163,17 +163,18 @@ mod tests {
     use super::*;
 
     /// Modules that are loaded when they are first shown.
-    const LATE: [&str; 11] = [
+    const LATE: [&str; 12] = [
         "actions.js",
         "audit.js",
         "holders.js",
+        "import.js",
         "jobs.js",
         "rates.js",
         "rules.js",
         "schedule.js",
         "search.js",
-        "tail.js",
         "topology.js",
+        "traffic.js",
         "workbench.js",
     ];
 
