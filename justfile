@@ -20,6 +20,11 @@ official *args:
 kill rounds="500" seed="":
     PEEKLOCK_KILL_ROUNDS={{rounds}} {{ if seed == "" { "" } else { "PEEKLOCK_KILL_SEED=" + seed } }} cargo test --test durability killed -- --nocapture
 
+# Kill owners with a million waiting messages, and judge the times until a standby delivers (CLU-57). Half an hour
+kill-cluster rounds="150":
+    PEEKLOCK_KILL_ROUNDS={{rounds}} cargo test --release --test durability -- --ignored --nocapture --exact \
+        a_standby_delivers_within_five_seconds_of_each_kill
+
 # Attack a broker as its clients could, so many times as hard as the tests do
 hostile weight="10":
     PEEKLOCK_HOSTILE={{weight}} cargo test --test hostile -- --nocapture --test-threads=1

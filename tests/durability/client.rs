@@ -79,7 +79,8 @@ impl<'a> Client<'a> {
         self.links.as_ref().is_some_and(|links| links.has_dropped(&held.token))
     }
 
-    /// Sends a request and records its outcome. The judge decides about refusals.
+    /// Sends a request and records its outcome. The judge decides about refusals. While a fault is
+    /// in progress, a refusal says nothing about the outcome: the database may be lost too.
     fn ask(
         &mut self,
         queue: &str,
@@ -97,7 +98,7 @@ impl<'a> Client<'a> {
                         Outcome::Unknown
                     })
                 } else {
-                    Outcome::Refused(refusal(&response))
+                    self.refused(refusal(&response))
                 };
                 self.ledger.end(&ticket, outcome.clone());
                 Ok((outcome, Some(response)))
@@ -137,11 +138,19 @@ impl<'a> Client<'a> {
         let nothing = Err(Lost::NotSent("no AMQP".to_owned()));
         match self.links.as_mut().map_or(nothing, ask) {
             Ok(outcome) => {
+                let outcome = match outcome {
+                    Outcome::Refused(condition) => self.refused(condition),
+                    outcome => outcome,
+                };
                 self.ledger.end(&ticket, outcome.clone());
                 Ok(outcome)
             }
             Err(lost) => Err(self.lost(&ticket, &what, &lost)),
         }
+    }
+
+    fn refused(&self, condition: String) -> Outcome {
+        if self.is_over() { Outcome::Unknown } else { Outcome::Refused(condition) }
     }
 
     fn post(
@@ -165,11 +174,33 @@ impl<'a> Client<'a> {
 
     /// Creates a topic. The judge tracks only its subscriptions.
     pub fn create_topic(&mut self, topic: &str) -> Result<(), Over> {
-        let target = format!("/$api/v1/topics/{topic}");
-        match self.connection.ask("PUT", &target, &[JSON], b"{}") {
-            Ok(response) if response.status == 201 => Ok(()),
+        self.require("PUT", &format!("/$api/v1/topics/{topic}"), &json!({}))
+    }
+
+    /// Creates a queue and fills it with small messages, without a record in the ledger.
+    pub fn pile_up(&mut self, queue: &str, count: u64, batch: u64) -> Result<(), Over> {
+        if count == 0 {
+            return Ok(());
+        }
+        let target = queue_target(queue, Part::Main);
+        self.require("PUT", &target, &json!({}))?;
+        let target = format!("{target}/messages/batch");
+        for first in (0..count).step_by(usize::try_from(batch).unwrap()) {
+            let numbers = first..count.min(first + batch);
+            let messages = numbers.map(|number| json!({ "body": number.to_string() }));
+            let messages: Vec<Value> = messages.collect();
+            self.require("POST", &target, &json!({ "messages": messages }))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request that must succeed, without a record in the ledger.
+    fn require(&mut self, method: &str, target: &str, body: &Value) -> Result<(), Over> {
+        let body = serde_json::to_vec(body).unwrap();
+        match self.connection.ask(method, target, &[JSON], &body) {
+            Ok(response) if response.status < 300 => Ok(()),
             other => {
-                self.ledger.complain(format!("PUT {target}: {:?}", other.map(|it| it.status)));
+                self.ledger.complain(format!("{method} {target}: {:?}", other.map(|it| it.status)));
                 Err(Over)
             }
         }

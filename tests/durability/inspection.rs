@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::client::{json_body, queue_target, read_messages, refusal};
 use crate::connection::{Connection, Response};
 use crate::ledger::{Description, Part, Seen, Standing, now};
+use crate::load::PILE;
 
 /// Queues in one answer, and messages in one peek.
 const PAGE: usize = 100;
@@ -13,6 +14,8 @@ const PEEK: usize = 250;
 /// Contents of a broker.
 pub struct Snapshot {
     pub queues: BTreeMap<String, QueueSeen>,
+    /// Number of messages in the queue of waiting ones, which are not read.
+    pub pile: Option<u64>,
     /// Time at which the snapshot was complete, in milliseconds.
     pub taken_at: u64,
 }
@@ -32,8 +35,13 @@ impl Snapshot {
     /// If the broker fails to answer or answers incorrectly.
     pub fn take(address: &str) -> Result<Self, String> {
         let mut connection = Connection::new(address.to_owned());
-        let mut queues = BTreeMap::new();
+        let (mut queues, mut pile) = (BTreeMap::new(), None);
         for name in names(&mut connection)? {
+            if name == PILE {
+                let answer = get(&mut connection, &queue_target(&name, Part::Main))?;
+                pile = json_body(&answer)?["runtime"]["activeMessageCount"].as_u64();
+                continue;
+            }
             let main = peek_all(&mut connection, &name, Part::Main)?;
             let dead = peek_all(&mut connection, &name, Part::DeadLetter)?;
             let answer = get(&mut connection, &queue_target(&name, Part::Main))?;
@@ -41,7 +49,7 @@ impl Snapshot {
             let description = description.as_object().ok_or("no description")?.clone();
             queues.insert(name, QueueSeen { description, main, dead });
         }
-        Ok(Self { queues, taken_at: now() })
+        Ok(Self { queues, pile, taken_at: now() })
     }
 
     pub fn message_count(&self) -> usize {

@@ -39,6 +39,11 @@ const QUEUES: [(&str, u64); 9] = [
     ("retried", 1_000_000),
 ];
 
+/// A queue whose messages only wait, so that a broker has much to open.
+pub const PILE: &str = "pile";
+/// Messages in a batch for it.
+const PILE_BATCH: u64 = 100;
+
 /// Subscriptions of a topic that exist in every round. The second is a catch-all (TOP-25) for
 /// messages that the first does not select.
 pub const PICKED: &str = "news/Subscriptions/picked";
@@ -120,7 +125,7 @@ impl Load {
         let _prepared = prepare();
     }
 
-    /// Runs the clients until the broker is killed after `time`. Returns the instant of the kill.
+    /// Runs the clients for `time`, until `fail` kills the broker. Returns the instant of the kill.
     pub fn run(
         &self,
         broker: Broker,
@@ -128,6 +133,7 @@ impl Load {
         snapshot: Option<&Snapshot>,
         random: &mut Random,
         time: Duration,
+        fail: impl FnOnce(Broker) -> Instant,
     ) -> Instant {
         let fields = fields(snapshot);
         self.again.lock().unwrap().append(&mut self.next_again.lock().unwrap());
@@ -150,10 +156,30 @@ impl Load {
             }
             std::thread::sleep(time);
             killed.store(true, Ordering::SeqCst);
-            let killed_at = Instant::now();
-            broker.kill();
-            killed_at
+            fail(broker)
         })
+    }
+
+    /// Fills a queue with small messages that only wait. The judge does not track them.
+    pub fn pile_up(&self, broker: &Broker, ledger: &Ledger, count: u64) {
+        let alive = AtomicBool::new(false);
+        let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
+        // The ledger records a complaint if this fails.
+        let _filled = client.pile_up(PILE, count, PILE_BATCH);
+    }
+
+    /// Receives the first message of the archive, and releases it.
+    pub fn receive_first(&self, broker: &Broker, ledger: &Ledger) {
+        let alive = AtomicBool::new(false);
+        let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
+        let mut receive = || -> Result<(), Over> {
+            for held in client.receive("archive", Part::Main, false, (1, 0.0))? {
+                client.settle("archive", Part::Main, &held, Verdict::Release, None, None)?;
+            }
+            Ok(())
+        };
+        // The ledger records a complaint if this fails.
+        let _received = receive();
     }
 
     /// Receives and deletes everything, after sending all ids that duplicate detection must drop.

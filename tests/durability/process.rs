@@ -5,9 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::database::Postgres;
+use crate::database::{OWN_SOCKET, Postgres};
 
 /// Small, so that a round fills many segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -22,6 +22,17 @@ pub enum Storage {
     Standby,
     /// In memory, to show that the judge notices.
     Memory,
+}
+
+/// A fault at the end of a round. The broker is killed in each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The broker is killed.
+    Broker,
+    /// The database server crashes, and the broker is killed before the server starts again.
+    Both,
+    /// The database server crashes and starts again. The broker is killed later.
+    Server,
 }
 
 /// Directory of one run: the data directory and the output of the brokers.
@@ -116,12 +127,37 @@ impl Place {
     /// # Errors
     /// If the process ends before.
     pub fn stand_by(&self) -> Result<(), String> {
-        if self.storage == Storage::Standby {
+        if self.has_standby() {
             let mut standby = self.spawn_at("127.0.0.1:0");
             standby.read_until("probes")?;
             self.standby.replace(Some(standby));
         }
         Ok(())
+    }
+
+    /// Whether a second broker stands by.
+    pub fn has_standby(&self) -> bool {
+        self.storage == Storage::Standby
+    }
+
+    /// Kills a broker, and its database server if the fault includes it. `pause` is the time from
+    /// the start of the server until the kill. Returns the instant of the kill.
+    pub fn fail(&self, broker: Broker, fault: Fault, pause: Duration) -> Instant {
+        let server = self.database.as_ref().map(|(server, _)| server);
+        let server = server.filter(|_| fault != Fault::Broker);
+        if let Some(server) = server {
+            server.crash();
+        }
+        if let Some(server) = server.filter(|_| fault == Fault::Server) {
+            server.run(OWN_SOCKET);
+            std::thread::sleep(pause);
+        }
+        let killed_at = Instant::now();
+        broker.kill();
+        if let Some(server) = server.filter(|_| fault == Fault::Both) {
+            server.run(OWN_SOCKET);
+        }
+        killed_at
     }
 
     /// Starts a broker with this address for WebSocket.

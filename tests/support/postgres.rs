@@ -11,6 +11,9 @@ const CLIENTS: &str = "local all guarded scram-sha-256\n\
     local all all trust\n\
     host all all all scram-sha-256\n";
 
+/// Options of a server that listens only at the socket in its folder.
+pub const OWN_SOCKET: &str = "-c listen_addresses=";
+
 /// A running server, with the superuser `postgres`. It ends with its value.
 pub struct Postgres {
     folder: PathBuf,
@@ -21,7 +24,7 @@ pub struct Postgres {
 impl Postgres {
     /// Starts a server that listens at a socket in its folder.
     pub fn start(name: &str) -> Self {
-        Self::start_within(name, Vec::new(), "-c listen_addresses=")
+        Self::start_within(name, Vec::new(), OWN_SOCKET)
     }
 
     /// Starts a server by these words before each program, with these options.

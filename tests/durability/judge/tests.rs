@@ -69,7 +69,7 @@ fn snapshot(main: Vec<Seen>, dead: Vec<Seen>, properties: &Description) -> Snaps
     });
     description.insert("runtime".to_owned(), runtime);
     let queue = QueueSeen { description, main, dead };
-    Snapshot { queues: [("q".to_owned(), queue)].into(), taken_at: 1_000 }
+    Snapshot { queues: [("q".to_owned(), queue)].into(), pile: None, taken_at: 1_000 }
 }
 
 impl Case {
@@ -379,7 +379,7 @@ fn queues_are_kept_with_their_descriptions() {
     Case::sent().ask(Op::Delete, UNKNOWN).fine(vec![seen(1, 1)], vec![]);
     // The queue is deleted completely or not at all.
     Case::sent().ask(Op::Delete, UNKNOWN).wrong(vec![], vec![], "m1 is lost");
-    let nothing = || Snapshot { queues: [].into(), taken_at: 1_000 };
+    let nothing = || Snapshot { queues: [].into(), pile: None, taken_at: 1_000 };
     assert_eq!(Case::sent().ask(Op::Delete, UNKNOWN).find(&nothing()), [""; 0]);
     assert_eq!(Case::sent().ask(Op::Delete, DONE).find(&nothing()), [""; 0]);
     assert_eq!(Case::sent().find(&nothing()), ["queue q: is gone, with 1 messages"]);
