@@ -160,6 +160,16 @@ impl Load {
         })
     }
 
+    /// Sends a message that the broker must store, after the database was away.
+    pub fn send_one(&self, broker: &Broker, ledger: &Ledger) {
+        let alive = AtomicBool::new(false);
+        let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
+        let outcome = client.send("archive", &self.draft(1_024));
+        if !matches!(outcome, Ok(Outcome::Numbers(_))) {
+            ledger.complain(format!("a send after a crash of the database: {outcome:?}"));
+        }
+    }
+
     /// Fills a queue with small messages that only wait. The judge does not track them.
     pub fn pile_up(&self, broker: &Broker, ledger: &Ledger, count: u64) {
         let alive = AtomicBool::new(false);

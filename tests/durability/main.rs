@@ -17,7 +17,8 @@
 //! [`transactions`] kills a program that embeds the broker, and [`via`] one that sends through a
 //! topic.
 //!
-//! With PostgreSQL and a standby, the server crashes in some rounds too (CLU-06, CLU-57).
+//! With PostgreSQL and a standby, the server crashes in some rounds too (CLU-06, CLU-57). [`servers`]
+//! has three servers with changes of the primary.
 //!
 //! `PEEKLOCK_KILL_ROUNDS=500` runs more kills. `PEEKLOCK_KILL_SEED=17` repeats the choices of a
 //! run, but not its timing.
@@ -46,6 +47,7 @@ mod load;
 mod process;
 mod random;
 mod reconnect;
+mod servers;
 mod sessions;
 mod transactions;
 mod via;
@@ -71,8 +73,8 @@ const BACKLOG: u64 = 1_000_000;
 /// Maximum times from a kill until the first message is received (CLU-57).
 const TAKEOVER_MS_MAX: u128 = 5_000;
 const MEDIAN_TAKEOVER_MS_MAX: u128 = 4_000;
-/// Maximum time between the start of a server and the kill of a broker, in milliseconds.
-const PAUSE_MS_MAX: u64 = 1_000;
+/// Rounds with three database servers.
+const TRIO_ROUNDS: u64 = 2;
 /// Maximum lifetime of a broker under load, and in a short round, in milliseconds.
 const LIFE_MS_MAX: u64 = 1_500;
 const MOMENT_MS_MAX: u64 = 15;
@@ -147,19 +149,12 @@ impl<'a> Run<'a> {
                 _ => self.random.between(MOMENT_MS_MAX, LIFE_MS_MAX),
             };
             let life = Duration::from_millis(life);
+            self.place.mend();
             let (place, fault) = (self.place, self.fault_of(round));
-            let pause = match fault {
-                Fault::Server => Duration::from_millis(self.random.below(PAUSE_MS_MAX)),
-                Fault::Broker | Fault::Both => Duration::ZERO,
-            };
-            let killed_at = self.load.run(
-                broker,
-                &self.ledger,
-                snapshot.as_ref(),
-                &mut self.random,
-                life,
-                |broker| place.fail(broker, fault, pause),
-            );
+            let (load, ledger) = (&self.load, &self.ledger);
+            let fail = |broker| place.fail(broker, fault, |broker| load.send_one(broker, ledger));
+            let (seen, random) = (snapshot.as_ref(), &mut self.random);
+            let killed_at = load.run(broker, ledger, seen, random, life, fail);
             self.counts.kills += 1;
             self.counts.crashes_of_server += u64::from(fault != Fault::Broker);
             self.look_at_files();
@@ -197,9 +192,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Fault at the end of a round. In one of three the server of a standby crashes too.
+    /// Fault at the end of a round. With a standby, the server crashes in one of three rounds too,
+    /// and the primary of three servers in each.
     fn fault_of(&self, round: u64) -> Fault {
         match round % 6 {
+            _ if self.place.has_trio() && round.is_multiple_of(2) => Fault::Server,
+            _ if self.place.has_trio() => Fault::Both,
             1 if self.place.has_standby() => Fault::Both,
             4 if self.place.has_standby() => Fault::Server,
             _ => Fault::Broker,
@@ -368,10 +366,21 @@ fn a_killed_broker_keeps_acknowledged_work_in_postgresql() {
 fn a_standby_keeps_acknowledged_work_of_killed_owners_and_servers() {
     let _alone = alone();
     let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(DATABASE_ROUNDS);
-    let counts = kill_owners("kills-standby", rounds, 0);
+    let counts = kill_owners("kills-standby", Storage::Standby, rounds, 0);
     if rounds >= DATABASE_ROUNDS {
         assert!(counts.crashes_of_server > 1, "{counts:?}");
     }
+}
+
+/// CLU-06, CLU-08, CLU-09, CLU-21, CLU-46: the primary of three database servers crashes under load,
+/// and a standby is promoted. The owner goes on with its requests, or its standby takes over if the
+/// owner is killed at once with the primary. Each acknowledged message is there.
+#[test]
+fn killed_owners_and_primaries_lose_no_acknowledged_work() {
+    let _alone = alone();
+    let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(TRIO_ROUNDS);
+    let counts = kill_owners("kills-trio", Storage::Trio, rounds, 0);
+    assert_eq!(counts.crashes_of_server, rounds);
 }
 
 /// CLU-19, CLU-57: with a million waiting messages and an idle machine, a standby delivers its first
@@ -381,7 +390,7 @@ fn a_standby_keeps_acknowledged_work_of_killed_owners_and_servers() {
 fn a_standby_delivers_within_five_seconds_of_each_kill() {
     let _alone = alone();
     let rounds = number("PEEKLOCK_KILL_ROUNDS").unwrap_or(TIMED_ROUNDS);
-    let counts = kill_owners("kills-timed", rounds, BACKLOG);
+    let counts = kill_owners("kills-timed", Storage::Standby, rounds, BACKLOG);
     let times = &counts.takeovers_ms;
     assert!(times.last().is_some_and(|longest| *longest < TAKEOVER_MS_MAX), "{times:?}");
     assert!(times[times.len() / 2] < MEDIAN_TAKEOVER_MS_MAX, "{times:?}");
@@ -389,9 +398,9 @@ fn a_standby_delivers_within_five_seconds_of_each_kill() {
 
 /// Kills brokers that have a standby. Returns the counts, with the times of takeovers in ascending
 /// order.
-fn kill_owners(name: &str, rounds: u64, backlog: u64) -> Counts {
+fn kill_owners(name: &str, storage: Storage, rounds: u64, backlog: u64) -> Counts {
     let seed = seed();
-    let place = Place::new(name, Storage::Standby);
+    let place = Place::new(name, storage);
     let mut run = Run::new(&place, seed);
     run.backlog = backlog;
     let result = run.rounds(rounds);

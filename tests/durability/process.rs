@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::database::{OWN_SOCKET, Postgres};
+use crate::servers::Servers;
 
 /// Small, so that a round fills many segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -20,6 +20,8 @@ pub enum Storage {
     Postgres,
     /// The same, with a second broker that stands by.
     Standby,
+    /// As `Standby`, with a primary and two standbys of the database.
+    Trio,
     /// In memory, to show that the judge notices.
     Memory,
 }
@@ -31,7 +33,7 @@ pub enum Fault {
     Broker,
     /// The database server crashes, and the broker is killed before the server starts again.
     Both,
-    /// The database server crashes and starts again. The broker is killed later.
+    /// The database server crashes and starts again. The broker is killed after it has gone on.
     Server,
 }
 
@@ -43,8 +45,8 @@ pub struct Place {
     started: Cell<u32>,
     directory: PathBuf,
     storage: Storage,
-    /// The server, and the address of the database.
-    database: Option<(Postgres, String)>,
+    /// The servers, and the address of the database.
+    database: Option<(Servers, String)>,
 }
 
 impl Place {
@@ -55,11 +57,11 @@ impl Place {
             std::fs::remove_dir_all(&directory).unwrap();
         }
         std::fs::create_dir_all(&directory).unwrap();
-        let database = matches!(storage, Storage::Postgres | Storage::Standby).then(|| {
-            let server = Postgres::start(name);
-            let address = server.database("peeklock");
-            (server, address)
-        });
+        let database = match storage {
+            Storage::Postgres | Storage::Standby => Some(Servers::start(name, false)),
+            Storage::Trio => Some(Servers::start(name, true)),
+            Storage::Journal | Storage::Memory => None,
+        };
         let (standby, started) = (RefCell::default(), Cell::default());
         Self { standby, started, directory, storage, database }
     }
@@ -137,27 +139,39 @@ impl Place {
 
     /// Whether a second broker stands by.
     pub fn has_standby(&self) -> bool {
-        self.storage == Storage::Standby
+        matches!(self.storage, Storage::Standby | Storage::Trio)
     }
 
-    /// Kills a broker, and its database server if the fault includes it. `pause` is the time from
-    /// the start of the server until the kill. Returns the instant of the kill.
-    pub fn fail(&self, broker: Broker, fault: Fault, pause: Duration) -> Instant {
-        let server = self.database.as_ref().map(|(server, _)| server);
-        let server = server.filter(|_| fault != Fault::Broker);
-        if let Some(server) = server {
-            server.crash();
+    /// Whether the database has standbys.
+    pub fn has_trio(&self) -> bool {
+        self.storage == Storage::Trio
+    }
+
+    /// Kills a broker, and its database server if the fault includes it. `go_on` uses the broker
+    /// after a crash of the server alone. Returns the instant of the kill.
+    pub fn fail(&self, broker: Broker, fault: Fault, go_on: impl FnOnce(&Broker)) -> Instant {
+        let servers = self.database.as_ref().map(|(servers, _)| servers);
+        let servers = servers.filter(|_| fault != Fault::Broker);
+        if let Some(servers) = servers {
+            servers.crash();
         }
-        if let Some(server) = server.filter(|_| fault == Fault::Server) {
-            server.run(OWN_SOCKET);
-            std::thread::sleep(pause);
+        if let Some(servers) = servers.filter(|_| fault == Fault::Server) {
+            servers.recover();
+            go_on(&broker);
         }
         let killed_at = Instant::now();
         broker.kill();
-        if let Some(server) = server.filter(|_| fault == Fault::Both) {
-            server.run(OWN_SOCKET);
+        if let Some(servers) = servers.filter(|_| fault == Fault::Both) {
+            servers.recover();
         }
         killed_at
+    }
+
+    /// Replaces a database server that an earlier fault has left without its role.
+    pub fn mend(&self) {
+        if let Some((servers, _)) = &self.database {
+            servers.mend();
+        }
     }
 
     /// Starts a broker with this address for WebSocket.
@@ -180,7 +194,7 @@ impl Place {
         ]);
         match self.storage {
             Storage::Journal | Storage::Postgres => command.args(["--data-dir", "data"]),
-            Storage::Standby => {
+            Storage::Standby | Storage::Trio => {
                 // At most two brokers live at a time, one after the other.
                 let folder = if self.started.get().is_multiple_of(2) { "even" } else { "odd" };
                 command.args(["--data-dir", folder])

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 /// Clients on this machine: the role `guarded` needs a password, others only over TCP.
 const CLIENTS: &str = "local all guarded scram-sha-256\n\
     local all all trust\n\
+    local replication all trust\n\
     host all all all scram-sha-256\n";
 
 /// Options of a server that listens only at the socket in its folder.
@@ -29,15 +30,8 @@ impl Postgres {
 
     /// Starts a server by these words before each program, with these options.
     pub fn start_within(name: &str, within: Vec<String>, options: &str) -> Self {
-        let name = format!("peeklock-pg-{name}-{}", std::process::id());
-        let server = Self { folder: std::env::temp_dir().join(name), within };
+        let server = Self::in_empty_folder(name, within);
         let folder = &server.folder;
-        fs::remove_dir_all(folder).ok();
-        fs::create_dir_all(folder).unwrap();
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
-        if let Some((user, group)) = server.user() {
-            chown(folder, Some(user), Some(group)).unwrap();
-        }
         let made = server
             .command("initdb")
             .args(["--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "-D"])
@@ -48,6 +42,49 @@ impl Postgres {
         fs::write(folder.join("data/pg_hba.conf"), CLIENTS).unwrap();
         server.run(options);
         server
+    }
+
+    /// Starts a standby of another server, with these options.
+    pub fn start_standby(name: &str, primary: &Self, options: &str) -> Self {
+        let server = Self::in_empty_folder(name, Vec::new());
+        server.copy(primary);
+        server.run(options);
+        server
+    }
+
+    fn in_empty_folder(name: &str, within: Vec<String>) -> Self {
+        let name = format!("peeklock-pg-{name}-{}", std::process::id());
+        let server = Self { folder: std::env::temp_dir().join(name), within };
+        let folder = &server.folder;
+        fs::remove_dir_all(folder).ok();
+        fs::create_dir_all(folder).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        if let Some((user, group)) = server.user() {
+            chown(folder, Some(user), Some(group)).unwrap();
+        }
+        server
+    }
+
+    /// Replaces the data of this server, which does not run, by a copy of another one. From its next
+    /// start on it follows that server.
+    pub fn copy(&self, primary: &Self) {
+        let data = self.folder.join("data");
+        fs::remove_dir_all(&data).ok();
+        let copied = self
+            .command("pg_basebackup")
+            .args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-U", "postgres"])
+            .arg("-h")
+            .arg(&primary.folder)
+            .arg("-D")
+            .arg(data)
+            .stdout(Stdio::null())
+            .status();
+        assert!(copied.unwrap().success(), "pg_basebackup has failed");
+    }
+
+    /// Makes a standby the primary, and waits until it takes writes.
+    pub fn promote(&self) {
+        assert!(self.control(&["promote", "-w", "-s"]), "the server does not become the primary");
     }
 
     /// Folder with the socket.
@@ -88,14 +125,20 @@ impl Postgres {
     }
 
     fn stop(&self, mode: &str) -> bool {
-        let stopped = self
+        self.control(&["stop", "-w", "-s", "-m", mode])
+    }
+
+    /// Runs `pg_ctl` for this server. Returns whether it succeeded.
+    fn control(&self, arguments: &[&str]) -> bool {
+        let ran = self
             .command("pg_ctl")
-            .args(["stop", "-w", "-s", "-m", mode, "-D"])
+            .args(arguments)
+            .arg("-D")
             .arg(self.folder.join("data"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
-        stopped.unwrap().success()
+        ran.unwrap().success()
     }
 
     /// Runs a statement. Returns its output.
