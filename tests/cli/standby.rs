@@ -208,6 +208,23 @@ fn outage_of_the_database_keeps_the_owner() {
     assert!(!cluster.log("right").contains("taking the shards over"));
 }
 
+/// CLU-21, CLU-53: renewals notice a database that keeps its connections and answers nothing, while
+/// no client asks. The broker goes on when the database does.
+#[test]
+fn frozen_database_is_noticed_without_a_request() {
+    let cluster = Cluster::new("standby-frozen");
+    let owner = cluster.serve("left");
+    assert_eq!(owner.get("/readyz").0, 200);
+    let frozen = cluster.database.freeze();
+    let answer = wait_for_readiness(&owner, 503);
+    assert!(answer.contains("the database of the broker does not answer"), "{answer}");
+    let health = owner.get("/health").1;
+    assert!(health.contains("\"status\":\"unavailable\""), "{health}");
+    drop(frozen);
+    wait_for_readiness(&owner, 200);
+    stop(owner);
+}
+
 /// CLU-53: a signal ends a broker while its database is opened, and while it waits for its lease.
 #[test]
 fn signal_ends_a_broker_that_starts() {

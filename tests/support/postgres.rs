@@ -141,6 +141,19 @@ impl Postgres {
         ran.unwrap().success()
     }
 
+    /// Stops all processes of the server, as on a frozen machine. They go on when the result is
+    /// dropped.
+    pub fn freeze(&self) -> Frozen {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let server: u32 = file.lines().next().unwrap().trim().parse().unwrap();
+        let mut frozen = Frozen(vec![server]);
+        // From now on the server starts no further process.
+        frozen.signal("-STOP");
+        frozen.0.extend(children(server));
+        frozen.signal("-STOP");
+        frozen
+    }
+
     /// Runs a statement. Returns its output.
     pub fn sql(&self, statement: &str) -> String {
         let ran = self
@@ -189,6 +202,37 @@ impl Postgres {
         let mut fields = line.split(':').skip(2);
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     }
+}
+
+/// Processes that are stopped.
+pub struct Frozen(Vec<u32>);
+
+impl Frozen {
+    fn signal(&self, signal: &str) {
+        let processes = self.0.iter().map(u32::to_string);
+        // A process may have ended.
+        Command::new("kill").arg(signal).args(processes).stderr(Stdio::null()).status().unwrap();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+/// The processes that a process has started.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |process: &u32| {
+        // It may have ended meanwhile.
+        let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name of the program ends with the last parenthesis; the state and the parent follow.
+        let fields = state.rsplit_once(')').map_or("", |(_, fields)| fields);
+        fields.split_whitespace().nth(1) == Some(&*parent.to_string())
+    };
+    processes.filter(is_child).collect()
 }
 
 impl Drop for Postgres {

@@ -222,7 +222,8 @@ impl Inner {
 
     /// The reason why the store cannot work at present.
     fn trouble(&self) -> Option<Arc<str>> {
-        lock(&self.troubles).values().next().map(Arc::clone)
+        let trouble = lock(&self.troubles).values().next().map(Arc::clone);
+        trouble.or_else(|| self.leases.problem())
     }
 
     /// The reason why no new message of `bytes` bytes is stored at present.

@@ -6,8 +6,8 @@
 //! lease of the past owner, then raises all epochs, which waits for appends that have begun. So
 //! after it, the past owner renews nothing and stores nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -43,6 +43,8 @@ struct BrokerLease {
     has_entered: AtomicBool,
     /// Number of the last renewal that was begun.
     last_renewal: AtomicI64,
+    /// Reason why the database did not answer the last renewal, if it did not.
+    problem: Mutex<Option<Arc<str>>>,
 }
 
 /// Renews the lease, or enters the broker, and reads the owner of the shards. Parameters: name and
@@ -89,8 +91,15 @@ impl Leases {
             lease,
             has_entered: AtomicBool::new(false),
             last_renewal: AtomicI64::new(0),
+            problem: Mutex::default(),
         });
         Self { broker, runtime }
+    }
+
+    /// Reason why the database did not answer the last renewal, if it did not. Renewals also notice
+    /// a database that keeps its connections and answers nothing.
+    pub fn problem(&self) -> Option<Arc<str>> {
+        self.broker.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Gives the shards and the name up. A lease that cannot be ended is over after its time.
@@ -145,7 +154,24 @@ impl BrokerLease {
 
     async fn renew(&self, horizon: Option<SystemTime>) -> Result<View, StoreError> {
         let number = self.last_renewal.fetch_add(1, Ordering::AcqRel) + 1;
-        let require_latest = || match self.last_renewal.load(Ordering::Acquire) == number {
+        let renewed = self.renew_as(number, horizon).await;
+        if self.is_latest(number) {
+            let problem = match &renewed {
+                Err(StoreError::Unavailable(problem)) => Some(Arc::clone(problem)),
+                Ok(_) | Err(_) => None,
+            };
+            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        }
+        renewed
+    }
+
+    /// Whether no later renewal has begun.
+    fn is_latest(&self, number: i64) -> bool {
+        self.last_renewal.load(Ordering::Acquire) == number
+    }
+
+    async fn renew_as(&self, number: i64, horizon: Option<SystemTime>) -> Result<View, StoreError> {
+        let require_latest = || match self.is_latest(number) {
             true => Ok(()),
             false => Err(StoreError::Unavailable("a later renewal has begun".into())),
         };
