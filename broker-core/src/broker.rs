@@ -506,6 +506,19 @@ impl Broker {
         self.shared.tenure.left()
     }
 
+    /// Number of shards of the store, all of which this broker owns.
+    #[must_use]
+    pub fn shard_count(&self) -> u16 {
+        self.shared.store.shard_count()
+    }
+
+    /// Time by which the time of the store is ahead of the clock of the broker, which follows it
+    /// slowly (CLU-14). Without a lease, the wall clock of the machine is meant.
+    #[must_use]
+    pub fn clock_offset(&self) -> TimeSpan {
+        self.shared.clock.offset()
+    }
+
     /// Waits until the lease of this broker has ended permanently, and returns the reason.
     pub async fn lease_ended(&self) -> Ending {
         self.shared.tenure.ended().await

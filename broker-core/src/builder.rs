@@ -462,6 +462,9 @@ impl BrokerBuilder {
         let namespace = start.await.map_err(|_| ended())??;
         open.await.map_err(|_| ended())?;
         unfinished.0 = None;
+        if let Some(keeper) = &shared.keeper {
+            keeper.report_takeover(shared.store.shard_count());
+        }
         let broker = Broker { shared, namespace, engine, management_place: None };
         if let Some(jobs) = &self.jobs
             && let Err(error) = jobs.begin(broker.clone())

@@ -64,6 +64,18 @@ pub const READY: &str = "peeklock_ready";
 pub const STANDBY: &str = "peeklock_standby";
 /// Seconds that are left of the lease; a gauge read at scrape time, only with a lease.
 pub const LEASE_SECONDS: &str = "peeklock_lease_seconds";
+/// Shards that this broker owns, by `state`; a gauge read at scrape time, only with a lease.
+pub const SHARDS: &str = "peeklock_shards";
+/// Seconds by which the time of the store is ahead of the clock of the broker; a gauge read at scrape
+/// time, only with a lease.
+pub const CLOCK_OFFSET_SECONDS: &str = "peeklock_clock_offset_seconds";
+/// Seconds from the renewal that found the shards free until this broker had opened them, by
+/// `reason`.
+pub const TAKEOVER_SECONDS: &str = "peeklock_takeover_seconds";
+/// Leases that were over before they were renewed.
+pub const SUSPENSIONS: &str = "peeklock_suspensions_total";
+/// Appends that the store refused because another broker owns the shards.
+pub const FENCED: &str = "peeklock_appends_fenced_total";
 /// Messages of an entity by `state`; a gauge read at scrape time, like the three below.
 pub const ENTITY_MESSAGES: &str = "peeklock_entity_messages";
 /// Active messages of an entity that wait for another attempt (RTY-11).
@@ -100,6 +112,13 @@ pub fn describe() {
     describe_counter!(HANDSHAKES_REFUSED, "Failed TLS handshakes, by cause");
     describe_counter!(UNOPENED, "Connections closed before their client showed its protocol");
     describe_counter!(REBUILT, "Entities rebuilt after a failure");
+    describe_counter!(SUSPENSIONS, "Leases that were over before they were renewed");
+    describe_counter!(FENCED, "Appends refused because another broker owns the shards");
+    describe_gauge!(
+        TAKEOVER_SECONDS,
+        metrics::Unit::Seconds,
+        "Time until this broker had opened shards that it took over, by reason"
+    );
     describe_gauge!(CONNECTIONS, "Open connections, by transport");
     describe_histogram!(COMMIT_SECONDS, metrics::Unit::Seconds, "Time until a batch is durable");
 }
@@ -248,6 +267,21 @@ impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }
+}
+
+/// Counts a lease that was over before it was renewed.
+pub(crate) fn count_suspension() {
+    counter!(SUSPENSIONS).increment(1);
+}
+
+/// Counts an append that the store refused because another broker owns the shards.
+pub(crate) fn count_fenced() {
+    counter!(FENCED).increment(1);
+}
+
+/// Notes the duration of a takeover.
+pub(crate) fn note_takeover(reason: &'static str, seconds: f64) {
+    gauge!(TAKEOVER_SECONDS, "reason" => reason).set(seconds);
 }
 
 /// Counts one rebuild.

@@ -72,9 +72,9 @@ fn stop(server: Server) {
     assert_eq!(code, 0, "{out}");
 }
 
-/// CLU-06, CLU-19, CLU-20, CLU-53: a second broker stands by. Its probes name the owner, and it
-/// listens nowhere else. When the owner is killed, it has each acknowledged message once, in order,
-/// and no lock. The killed broker then stands by itself.
+/// CLU-06, CLU-19, CLU-20, CLU-52, CLU-53: a second broker stands by. Its probes name the owner, and
+/// it listens nowhere else. When the owner is killed, it has each acknowledged message once, in
+/// order, and no lock. The killed broker then stands by itself.
 #[test]
 fn standby_takes_over_from_a_killed_owner() {
     let cluster = Cluster::new("standby-kill");
@@ -119,12 +119,17 @@ fn standby_takes_over_from_a_killed_owner() {
     let metrics = first.get("/metrics").1;
     assert!(metrics.contains("peeklock_standby 0\n"), "{metrics}");
     assert!(metrics.contains("peeklock_lease_seconds "), "{metrics}");
+    assert!(metrics.contains("peeklock_shards{state=\"serving\"} 4\n"), "{metrics}");
+    assert!(metrics.contains("peeklock_takeover_seconds{reason=\"free\"} "), "{metrics}");
 
     kill(first);
     second.read_address("http");
     let owner = second.read_line("owner");
     assert!(owner.ends_with(", as right"), "{owner}");
     assert!(reported().contains("STATUS=serving"));
+    let metrics = second.get("/metrics").1;
+    assert!(metrics.contains("peeklock_takeover_seconds{reason=\"expired\"} "), "{metrics}");
+    cluster.wait_for_log("right", "the shards are taken over and open");
     receive(&second, 0..50);
     assert_eq!(second.get("/readyz").0, 200);
     TcpStream::connect(&amqp).unwrap();

@@ -22,7 +22,7 @@ use crate::machine::family::MemberNumber;
 use crate::request::{RequesterId, release_all};
 use crate::shell::tree::{StageCompletion, Tree};
 use crate::store::StoreError;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, count_fenced};
 use crate::time::{TimeSpan, Timestamp};
 
 /// The data of the desk about one tree: its actors and its submission state.
@@ -210,6 +210,9 @@ impl Desk {
         let commit_seconds = self.telemetry.commit_seconds.clone();
         Box::new(move |stage, result| {
             commit_seconds.record(clock.now().since(submitted_at).as_seconds_f64());
+            if matches!(result, Err(StoreError::Fenced { .. })) {
+                count_fenced();
+            }
             let mut done = completions.done.lock().unwrap_or_else(PoisonError::into_inner);
             done.push((at, stage, result));
             drop(done);

@@ -14,6 +14,7 @@ use super::tenure::{Ending, Tenure};
 use crate::clock::{Clock, DatabaseTime, boot_time, system_time, timestamp};
 use crate::store::registry::{Owner, View};
 use crate::store::{Registry, StoreError};
+use crate::telemetry;
 use crate::time::TimeSpan;
 
 /// Called with the answer to each renewal of a broker that stands by. Must not block.
@@ -26,6 +27,15 @@ pub struct Keeper {
     clock: Arc<OnceLock<Arc<dyn Clock>>>,
     stop: Arc<Stop>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    takeover: Option<Takeover>,
+}
+
+/// The way in which a broker got the shards.
+struct Takeover {
+    /// Boot time of the renewal that found them free.
+    since: TimeSpan,
+    /// The past owner, if its lease is over; none if it had given the shards up, or if there was none.
+    from: Option<Arc<str>>,
 }
 
 /// Has the thread of a keeper stop.
@@ -55,12 +65,13 @@ impl Keeper {
                 times.lease.to_std()
             )));
         }
-        let keeper = Self {
+        let mut keeper = Self {
             tenure: Arc::new(Tenure::until(TimeSpan::ZERO)),
             time: Arc::default(),
             clock: Arc::default(),
             stop: Arc::default(),
             thread: Mutex::new(None),
+            takeover: None,
         };
         let (begun, begin) = oneshot::channel();
         let keeping = Keeping {
@@ -72,6 +83,7 @@ impl Keeper {
             clock: Arc::clone(&keeper.clock),
             stop: Arc::clone(&keeper.stop),
             begun: Some(begun),
+            takeover: None,
             on_standby,
             refused_since: None,
             named_owner: None,
@@ -82,8 +94,20 @@ impl Keeper {
             .spawn(move || keep(keeping))
             .map_err(|error| failed(format!("threads cannot be started: {error}")))?;
         *keeper.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        begin.await.map_err(|_| failed("the thread of the lease has ended".to_owned()))??;
+        let begun = begin.await;
+        keeper.takeover =
+            begun.map_err(|_| failed("the thread of the lease has ended".to_owned()))??;
         Ok(keeper)
+    }
+
+    /// Reports the takeover in the log and as a metric, when all entities are open (CLU-52).
+    pub fn report_takeover(&self, shards: u16) {
+        let Some(Takeover { since, from }) = &self.takeover else { return };
+        let seconds = TimeSpan::from_ticks(boot_time().ticks() - since.ticks()).as_seconds_f64();
+        let reason = if from.is_some() { "expired" } else { "free" };
+        telemetry::note_takeover(reason, seconds);
+        let from = from.as_deref().unwrap_or("nobody");
+        tracing::info!(shards, from, reason, seconds, "the shards are taken over and open");
     }
 
     /// Time in which the broker may work.
@@ -176,7 +200,9 @@ struct Keeping {
     time: Arc<DatabaseTime>,
     clock: Arc<OnceLock<Arc<dyn Clock>>>,
     stop: Arc<Stop>,
-    begun: Option<oneshot::Sender<Result<(), StoreError>>>,
+    begun: Option<oneshot::Sender<Result<Option<Takeover>, StoreError>>>,
+    /// The takeover that goes on.
+    takeover: Option<Takeover>,
     on_standby: Option<OnStandby>,
     /// Boot time since which the registry refuses this broker.
     refused_since: Option<TimeSpan>,
@@ -293,6 +319,7 @@ impl Keeping {
 
     fn advance(&mut self) {
         if self.machine.advance(boot_time()) == Some(Action::Suspend) {
+            telemetry::count_suspension();
             tracing::warn!(
                 "the lease could not be renewed in time: nothing leaves this broker until it is"
             );
@@ -314,13 +341,14 @@ impl Keeping {
             self.time.begin_at(timestamp(horizon));
         }
         let action = self.machine.renewed(sent_at, now, view);
+        self.note_takeover(now, action, &view.owner);
         let valid_until = self.machine.valid_until().unwrap_or_default();
         match action {
             Some(Action::Begin) => {
                 tracing::info!("this broker owns the shards");
                 self.tenure.extend(valid_until, TimeSpan::ZERO);
                 if let Some(begun) = self.begun.take() {
-                    begun.send(Ok(())).ok();
+                    begun.send(Ok(self.takeover.take())).ok();
                 }
             }
             Some(Action::Resume(suspended)) => {
@@ -341,6 +369,21 @@ impl Keeping {
             Some(Action::Take(_) | Action::Suspend) | None => self.note_owner(view),
         }
         action
+    }
+
+    /// Notes the begin of a takeover, or that another broker was faster.
+    fn note_takeover(&mut self, now: TimeSpan, action: Option<Action>, owner: &Owner) {
+        match (action, owner) {
+            (Some(Action::Take(_)), _) if self.takeover.is_some() => {}
+            (Some(Action::Take(_)), Owner::Other { name, .. }) => {
+                self.takeover = Some(Takeover { since: now, from: Some(Arc::clone(name)) });
+            }
+            (Some(Action::Take(_)), Owner::This | Owner::Nobody) => {
+                self.takeover = Some(Takeover { since: now, from: None });
+            }
+            (None, Owner::Other { .. }) => self.takeover = None,
+            _ => {}
+        }
     }
 
     /// A registry that refuses a standby for a whole lease ends its wait. Until then, the lease of

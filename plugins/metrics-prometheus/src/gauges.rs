@@ -5,8 +5,9 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use peeklock_core::telemetry::{
-    ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED, ENTITY_OLDEST_AGE as OLDEST,
-    ENTITY_SIZE_BYTES as SIZE, Gauges, LEASE_SECONDS, READY, STANDBY, STORE_BYTES, STORE_FULL,
+    CLOCK_OFFSET_SECONDS, ENTITY_MESSAGES as MESSAGES, ENTITY_MESSAGES_DELAYED as DELAYED,
+    ENTITY_OLDEST_AGE as OLDEST, ENTITY_SIZE_BYTES as SIZE, Gauges, LEASE_SECONDS, READY, SHARDS,
+    STANDBY, STORE_BYTES, STORE_FULL,
 };
 use peeklock_core::time::{TimeSpan, Timestamp};
 
@@ -74,22 +75,28 @@ impl fmt::Display for EntityGauges {
 /// Values of a broker for one scrape.
 pub(crate) struct BrokerState {
     pub(crate) is_ready: bool,
-    /// Time that is left of the lease, with a store for several brokers.
-    pub(crate) lease_left: Option<TimeSpan>,
+    /// With a store for several brokers.
+    pub(crate) ownership: Option<Ownership>,
     pub(crate) is_full: bool,
     pub(crate) store_bytes: Option<u64>,
     pub(crate) entities: Vec<Gauges>,
     pub(crate) now: Timestamp,
 }
 
+/// Ownership of the shards of a store.
+pub(crate) struct Ownership {
+    pub(crate) lease_left: TimeSpan,
+    pub(crate) is_suspended: bool,
+    pub(crate) shard_count: u16,
+    pub(crate) clock_offset: TimeSpan,
+}
+
 /// Appends the gauges of a broker and of its entities to a page.
 pub(crate) fn render(page: &mut String, state: BrokerState, which: EntityGauges) {
-    let BrokerState { is_ready, lease_left, is_full, store_bytes, entities, now } = state;
+    let BrokerState { is_ready, ownership, is_full, store_bytes, entities, now } = state;
     render_ready(page, is_ready);
-    if let Some(left) = lease_left {
-        render_standby(page, false);
-        head(page, LEASE_SECONDS, "Seconds that are left of the lease of this broker");
-        line(page, format_args!("{LEASE_SECONDS} {}", left.as_seconds_f64()));
+    if let Some(ownership) = ownership {
+        render_ownership(page, &ownership);
     }
     head(page, STORE_FULL, "Whether the store is full and refuses new messages");
     line(page, format_args!("{STORE_FULL} {}", u8::from(is_full)));
@@ -124,6 +131,20 @@ pub(crate) fn render(page: &mut String, state: BrokerState, which: EntityGauges)
         let (entity, age) = (escaped(&gauges.path), gauges.oldest_age_seconds(now));
         line(page, format_args!("{OLDEST}{{entity=\"{entity}\"}} {age}"));
     }
+}
+
+fn render_ownership(page: &mut String, ownership: &Ownership) {
+    let Ownership { lease_left, is_suspended, shard_count, clock_offset } = ownership;
+    render_standby(page, false);
+    head(page, LEASE_SECONDS, "Seconds that are left of the lease of this broker");
+    line(page, format_args!("{LEASE_SECONDS} {}", lease_left.as_seconds_f64()));
+    head(page, SHARDS, "Shards that this broker owns, by state");
+    for (state, is_so) in [("serving", !is_suspended), ("suspended", *is_suspended)] {
+        let count = if is_so { *shard_count } else { 0 };
+        line(page, format_args!("{SHARDS}{{state=\"{state}\"}} {count}"));
+    }
+    head(page, CLOCK_OFFSET_SECONDS, "Seconds by which the database is ahead of this broker");
+    line(page, format_args!("{CLOCK_OFFSET_SECONDS} {}", clock_offset.as_seconds_f64()));
 }
 
 /// Page of a process that stands by for another broker. It names no entity.

@@ -9,7 +9,7 @@ use peeklock_core::Broker;
 use peeklock_core::telemetry::{self, COMMIT_SECONDS, COMMIT_SECONDS_BUCKETS, Gauges};
 
 use crate::both::Both;
-use crate::gauges::{BrokerState, EntityGauges};
+use crate::gauges::{BrokerState, EntityGauges, Ownership};
 
 /// Interval at which samples are sorted into buckets, so that they do not accumulate without
 /// scrapes.
@@ -97,7 +97,12 @@ impl PrometheusMetrics {
             is_ready: broker.failure().is_none()
                 && broker.outage().is_none()
                 && !broker.is_suspended(),
-            lease_left: broker.lease_left(),
+            ownership: broker.lease_left().map(|lease_left| Ownership {
+                lease_left,
+                is_suspended: broker.is_suspended(),
+                shard_count: broker.shard_count(),
+                clock_offset: broker.clock_offset(),
+            }),
             is_full: broker.shortage().is_some(),
             store_bytes: broker.store_bytes(),
             entities: Gauges::of(observed),

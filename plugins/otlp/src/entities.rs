@@ -5,8 +5,8 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 use peeklock_core::Broker;
 use peeklock_core::telemetry::{
-    ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE, ENTITY_SIZE_BYTES, Gauges,
-    LEASE_SECONDS, READY, STANDBY, STORE_BYTES, STORE_FULL,
+    CLOCK_OFFSET_SECONDS, ENTITY_MESSAGES, ENTITY_MESSAGES_DELAYED, ENTITY_OLDEST_AGE,
+    ENTITY_SIZE_BYTES, Gauges, LEASE_SECONDS, READY, SHARDS, STANDBY, STORE_BYTES, STORE_FULL,
 };
 
 /// Registers the gauges of the broker, and the gauges of the `count_max` entities with the most
@@ -24,21 +24,7 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
         })
         .build();
     if broker.lease_left().is_some() {
-        let watched = broker.clone();
-        meter
-            .f64_observable_gauge(LEASE_SECONDS)
-            .with_description("Time that is left of the lease of this broker")
-            .with_unit("s")
-            .with_callback(move |observer| {
-                let left = watched.lease_left().unwrap_or_default();
-                observer.observe(left.as_seconds_f64(), &[]);
-            })
-            .build();
-        meter
-            .u64_observable_gauge(STANDBY)
-            .with_description("Whether this process stands by for another broker")
-            .with_callback(|observer| observer.observe(0, &[]))
-            .build();
+        observe_ownership(meter, broker);
     }
     let watched = broker.clone();
     meter
@@ -117,4 +103,44 @@ pub(crate) fn observe(meter: &Meter, broker: &Broker, count_max: usize) {
 
 fn entity(gauges: &Gauges) -> KeyValue {
     KeyValue::new("entity", gauges.path.to_string())
+}
+
+/// Registers the gauges of a broker that owns the shards of a store.
+fn observe_ownership(meter: &Meter, broker: &Broker) {
+    let watched = broker.clone();
+    meter
+        .f64_observable_gauge(LEASE_SECONDS)
+        .with_description("Time that is left of the lease of this broker")
+        .with_unit("s")
+        .with_callback(move |observer| {
+            let left = watched.lease_left().unwrap_or_default();
+            observer.observe(left.as_seconds_f64(), &[]);
+        })
+        .build();
+    meter
+        .u64_observable_gauge(STANDBY)
+        .with_description("Whether this process stands by for another broker")
+        .with_callback(|observer| observer.observe(0, &[]))
+        .build();
+    let watched = broker.clone();
+    meter
+        .u64_observable_gauge(SHARDS)
+        .with_description("Shards that this broker owns, by state")
+        .with_callback(move |observer| {
+            let is_suspended = watched.is_suspended();
+            for (state, is_so) in [("serving", !is_suspended), ("suspended", is_suspended)] {
+                let count = if is_so { u64::from(watched.shard_count()) } else { 0 };
+                observer.observe(count, &[KeyValue::new("state", state)]);
+            }
+        })
+        .build();
+    let watched = broker.clone();
+    meter
+        .f64_observable_gauge(CLOCK_OFFSET_SECONDS)
+        .with_description("Time by which the database is ahead of this broker")
+        .with_unit("s")
+        .with_callback(move |observer| {
+            observer.observe(watched.clock_offset().as_seconds_f64(), &[]);
+        })
+        .build();
 }

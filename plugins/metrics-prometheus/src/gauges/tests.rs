@@ -7,7 +7,7 @@ use peeklock_core::message::Message;
 use peeklock_core::telemetry::{ConnectionCount, Gauges};
 use peeklock_core::time::{TimeSpan, Timestamp};
 
-use super::{BrokerState, EntityGauges, escaped, render, standby_page};
+use super::{BrokerState, EntityGauges, Ownership, escaped, render, standby_page};
 use crate::recorder;
 
 const NOW: Timestamp = Timestamp::from_unix_ms(1_800_000_000_000);
@@ -28,7 +28,7 @@ fn page(entities: Vec<Gauges>, which: EntityGauges) -> String {
 fn state(entities: Vec<Gauges>) -> BrokerState {
     BrokerState {
         is_ready: true,
-        lease_left: None,
+        ownership: None,
         is_full: true,
         store_bytes: Some(4_096),
         entities,
@@ -36,15 +36,34 @@ fn state(entities: Vec<Gauges>) -> BrokerState {
     }
 }
 
-/// CLU-52: a broker reports the rest of its lease, and a standby its state.
+/// CLU-52: a broker reports its lease, its shards and its clock, and a standby its state.
 #[test]
-fn page_shows_lease_and_standby() {
-    let lease_left = Some(TimeSpan::from_ms(2_250));
-    let mut page = String::new();
-    render(&mut page, BrokerState { lease_left, ..state(Vec::new()) }, EntityGauges::None);
-    for line in ["peeklock_ready 1\n", "peeklock_standby 0\n", "peeklock_lease_seconds 2.25\n"] {
-        assert!(page.contains(line), "{page}");
+fn page_shows_ownership_and_standby() {
+    let page = |is_suspended| {
+        let ownership = Some(Ownership {
+            lease_left: TimeSpan::from_ms(2_250),
+            is_suspended,
+            shard_count: 32,
+            clock_offset: TimeSpan::from_ms(-20),
+        });
+        let mut page = String::new();
+        render(&mut page, BrokerState { ownership, ..state(Vec::new()) }, EntityGauges::None);
+        page
+    };
+    let serving = page(false);
+    for line in [
+        "peeklock_ready 1\n",
+        "peeklock_standby 0\n",
+        "peeklock_lease_seconds 2.25\n",
+        "peeklock_shards{state=\"serving\"} 32\n",
+        "peeklock_shards{state=\"suspended\"} 0\n",
+        "peeklock_clock_offset_seconds -0.02\n",
+    ] {
+        assert!(serving.contains(line), "{serving}");
     }
+    let suspended = page(true);
+    assert!(suspended.contains("peeklock_shards{state=\"serving\"} 0\n"), "{suspended}");
+    assert!(suspended.contains("peeklock_shards{state=\"suspended\"} 32\n"), "{suspended}");
     let page = standby_page();
     assert!(page.contains("peeklock_ready 0\n") && page.contains("peeklock_standby 1\n"), "{page}");
 }
