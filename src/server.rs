@@ -191,8 +191,9 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<End, ServeError> {
         None => registry::store_place(loaded),
     };
     let otlp = otlp::start(loaded)?;
-    let started =
-        start(loaded, &policies, host, otlp.as_ref(), Beginning { signals: &mut signals, opening });
+    let readiness = Readiness::default();
+    let beginning = Beginning { signals: &mut signals, opening, readiness: readiness.clone() };
+    let started = start(loaded, &policies, host, otlp.as_ref(), beginning);
     let RunningBroker { broker, transports, root_key: _root_key, tls: _tls, data_dir: _data_dir } =
         match started.await {
             Ok(ControlFlow::Continue(served)) => served,
@@ -239,6 +240,7 @@ pub async fn serve(loaded: &Loaded, host: Host) -> Result<End, ServeError> {
         Ok(signal) => {
             tracing::info!(signal, grace = ?GRACE, "stopping; a second signal stops at once");
             signals.exit_on_next();
+            standby::leave(&broker, &readiness, loaded.config.cluster.leave_delay).await;
             // A suspended broker refuses the requests that the transports wait for.
             broker.begin_stop();
             // The transports end waiting receives and let settlements finish, so the broker itself
@@ -445,6 +447,7 @@ struct Beginning<'a> {
     signals: &'a mut Signals,
     /// Requests for time, until the broker has started or stands by.
     opening: TimeExtension,
+    readiness: Readiness,
 }
 
 async fn start(
@@ -452,7 +455,7 @@ async fn start(
     policies: &Policies,
     mut host: Host,
     otlp: Option<&Otlp>,
-    Beginning { signals, opening }: Beginning<'_>,
+    Beginning { signals, opening, readiness }: Beginning<'_>,
 ) -> Result<ControlFlow<Interruption, RunningBroker>, ServeError> {
     // The recorder comes first: threads of the broker look their counters up once.
     let recorder = otlp::record(otlp).map_err(|error| ServeError::Metrics(error.to_string()))?;
@@ -501,7 +504,7 @@ async fn start(
     };
     let around = registry::ProcessParts {
         metrics,
-        readiness: Readiness::default(),
+        readiness,
         tls: tls.as_ref().map(|(tls, _)| Arc::clone(tls)),
         entrances: Entrances::default(),
     };

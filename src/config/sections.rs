@@ -156,6 +156,10 @@ own_section! {
         /// Use the same value for all brokers. A broker without a renewal stops answering 500 ms earlier, and until then at
         /// least 3 renewals must fit
         lease: TimeSpan = seconds(3), Spans(spans(1_000, 60_000));
+        /// Time in which a broker that stops reports that it is not ready, before it closes anything
+        ///
+        /// Longer than a load balancer needs to notice
+        leave_delay: TimeSpan = seconds(2), Spans(spans(0, 60_000));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Start of a broker whose store other brokers may use: it stands by while another one owns the
-//! messages (CLU-53). Meanwhile only probes are answered, so that clients go to the owner
+//! Start and end of a broker whose store other brokers may use: it stands by while another one owns
+//! the messages (CLU-53). Meanwhile only probes are answered, so that clients go to the owner
 //! ([decision 53](docs/decisions/0053-a-standby-listens-only-for-probes.md)). `server.rs` calls it.
 
 use std::io::{self, Write as _};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peeklock::core::cluster::ownership::LeaseTimes;
-use peeklock::http::{StandbyHook, StandbyProbes, StandbyReport};
+use peeklock::http::{Readiness, StandbyHook, StandbyProbes, StandbyReport};
 use peeklock::metrics_prometheus::standby_page;
 use peeklock::store::Store;
 use peeklock::store::registry::{Owner, View};
-use peeklock::time::Timestamp;
+use peeklock::time::{TimeSpan, Timestamp};
 use peeklock::tls::{Protocol, Tls};
 use peeklock::{Broker, BrokerBuilder};
 use tokio::sync::watch;
@@ -110,6 +110,15 @@ impl Start<'_> {
             standby.probes.stop().await;
         }
         Ok(outcome)
+    }
+}
+
+/// Reports that the broker stops, and serves on for a while, so that load balancers send clients
+/// elsewhere (CLU-53). A broker whose store no other one can use leaves at once.
+pub async fn leave(broker: &Broker, readiness: &Readiness, delay: TimeSpan) {
+    readiness.end();
+    if broker.lease_left().is_some() {
+        tokio::time::timeout(delay.to_std(), broker.failed()).await.ok();
     }
 }
 

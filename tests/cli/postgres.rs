@@ -10,9 +10,12 @@ use crate::{FREE_PORT, Server, directory, peeklock, run};
 
 pub const SERVE: &[&str] = &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
 
-/// Configuration of a broker with its messages in this database.
+/// Configuration of a broker with its messages in this database. It stops without a delay.
 pub fn config(url: &str, more: &str) -> String {
-    format!("[store]\nkind = \"postgres\"\n[store.postgres]\nurl = \"{url}\"\nshards = 4\n{more}")
+    let store =
+        format!("[store]\nkind = \"postgres\"\n[store.postgres]\nurl = \"{url}\"\nshards = 4");
+    let cluster = if more.contains("[cluster]") { "" } else { "[cluster]\n" };
+    format!("{store}\n{more}{cluster}leave_delay = \"0s\"\n")
 }
 
 pub fn folder(test: &str) -> PathBuf {

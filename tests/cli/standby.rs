@@ -213,6 +213,26 @@ fn outage_of_the_database_keeps_the_owner() {
     assert!(!cluster.log("right").contains("taking the shards over"));
 }
 
+/// CLU-53: a broker that leaves is not ready first, and serves clients meanwhile. A second signal ends
+/// it at once.
+#[test]
+fn leaving_broker_serves_and_is_not_ready() {
+    let cluster = Cluster::new("standby-leaves");
+    let mut command = cluster.command("left", SERVE);
+    // Longer than the test takes.
+    command.env("PEEKLOCK__CLUSTER__LEAVE_DELAY", "1m");
+    let mut owner = cluster.spawn("left", command);
+    owner.read_address("http");
+    assert_eq!(owner.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    owner.signal("-TERM");
+    let answer = wait_for_readiness(&owner, 503);
+    assert!(answer.contains("the broker is stopping"), "{answer}");
+    send(&owner, 0..3);
+    receive(&owner, 0..3);
+    owner.signal("-TERM");
+    assert_eq!(owner.child.wait().unwrap().code(), Some(1));
+}
+
 /// CLU-21, CLU-53: renewals notice a database that keeps its connections and answers nothing, while
 /// no client asks. The broker goes on when the database does.
 #[test]

@@ -212,6 +212,7 @@ impl Place {
                     ("PEEKLOCK__STORE__KIND", "postgres"),
                     ("PEEKLOCK__STORE__POSTGRES__URL", address.as_str()),
                     ("PEEKLOCK__STORE__POSTGRES__SHARDS", "4"),
+                    ("PEEKLOCK__CLUSTER__LEAVE_DELAY", "0s"),
                     // A small cache, so that contents are also read from the database.
                     ("PEEKLOCK__STORE__POSTGRES__CACHE_BYTES", "1048576"),
                 ]

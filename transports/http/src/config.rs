@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use actix_web::web::Bytes;
@@ -87,16 +87,28 @@ pub struct ConsoleFile {
 
 /// Whether the program is ready to serve; set by its host.
 #[derive(Clone, Default, Debug)]
-pub struct Readiness(Arc<AtomicBool>);
+pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
+    const READY: u8 = 1;
+    const ENDED: u8 = 2;
+
     /// Makes `/readyz` report that the broker is ready, from now on.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(Self::READY, Ordering::Release);
+    }
+
+    /// Makes `/readyz` report that the broker is stopping, from now on. Requests are still served.
+    pub fn end(&self) {
+        self.0.store(Self::ENDED, Ordering::Release);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) == Self::READY
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::ENDED
     }
 }
 

@@ -56,16 +56,18 @@ struct Details {
 pub(crate) async fn answer(exchange: &Exchange, probe: Probe) -> Answer {
     let site = &exchange.site;
     let failed = site.broker.failure().is_some();
+    let readiness = site.config.readiness.as_ref();
+    let is_stopping = site.requests.is_stopping() || readiness.is_some_and(Readiness::has_ended);
     match probe {
         Probe::Live => Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n")),
-        Probe::Ready if failed || site.requests.is_stopping() => {
+        Probe::Ready if failed || is_stopping => {
             // The reason is only in the broker's log: here it would reveal data of the machine to
             // strangers.
             let detail = if failed { "the broker has failed" } else { "the broker is stopping" };
             Err(Refusal::from(Rejection::internal(detail))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }
-        Probe::Ready if !site.config.readiness.as_ref().is_none_or(Readiness::is_set) => {
+        Probe::Ready if !readiness.is_none_or(Readiness::is_set) => {
             Err(Refusal::from(Rejection::server_busy("the broker is starting"))
                 .with_status(StatusCode::SERVICE_UNAVAILABLE))
         }

@@ -254,8 +254,8 @@ async fn a_broker_with_a_stuck_arbiter_is_not_ready() {
     server.stop().await;
 }
 
-/// SEC-25: a broker is not ready before its host reports it, which is after the first key was
-/// written for the operator.
+/// SEC-25, CLU-53: a broker is not ready before its host reports it, which is after the first key was
+/// written for the operator, nor after its host reports that it stops.
 #[tokio::test]
 async fn a_broker_is_not_ready_before_its_host_reports_it() {
     let readiness = Readiness::default();
@@ -267,5 +267,9 @@ async fn a_broker_is_not_ready_before_its_host_reports_it() {
     assert_eq!(server.ask("GET /livez", "").await.status, 200);
     readiness.set();
     assert_eq!(server.ask("GET /readyz", "").await.status, 200);
+    readiness.end();
+    let answer = server.ask("GET /readyz", "").await;
+    assert_eq!(answer.error(), (503, "InternalError".to_owned()));
+    assert_eq!(server.ask("GET /livez", "").await.status, 200);
     server.stop().await;
 }
