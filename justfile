@@ -29,6 +29,11 @@ kill-cluster rounds="150":
 hostile weight="10":
     PEEKLOCK_HOSTILE={{weight}} cargo test --test hostile -- --nocapture --test-threads=1
 
+# Store and remove messages in PostgreSQL for an hour next to a held snapshot, and judge the size of the tables (CLU-12)
+store-size minutes="60":
+    PEEKLOCK_SIZE_MINUTES={{minutes}} cargo test --release -p peeklock-store-postgres --test server -- --ignored \
+        --nocapture --exact size::tables_stay_small_for_an_hour
+
 # Judge the journal with many more seeds than `test` does, and turn every byte of it around
 journal-seeds seeds="1000000" first="1":
     PEEKLOCK_JOURNAL_SEEDS={{seeds}} PEEKLOCK_JOURNAL_FIRST={{first}} \

@@ -1,6 +1,7 @@
 //! A broker whose messages are in PostgreSQL: kills of the broker and of the database, and errors
 //! at the start.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -121,6 +122,29 @@ fn messages_survive_kills_of_broker_and_database() {
         assert_eq!(code, 1, "{error}");
         assert!(error.contains("the messages are in PostgreSQL"), "{error}");
     }
+}
+
+/// CLU-10: a broker whose database has lost acknowledged messages, as after the promotion of a standby
+/// without them, acknowledges nothing more. It ends, and its log names the loss.
+#[test]
+fn broker_ends_when_acknowledged_messages_are_missing() {
+    const LOSE: &str = "DO $$ DECLARE leaf text; BEGIN
+        FOR leaf IN SELECT tablename FROM pg_tables WHERE tablename LIKE 'log\\_%' LOOP
+            EXECUTE format('DELETE FROM %I', leaf);
+        END LOOP; END $$";
+    let database = Postgres::start("loss");
+    // In this database the test can run statements.
+    let url = format!("host={} user=postgres dbname=postgres", database.folder().display());
+    let mut server = Server::start(peeklock("postgres-loss", &config(&url, ""), SERVE));
+    assert_eq!(server.ask("PUT", "/$api/v1/queues/orders", "").0, 201);
+    send(&server, 0..3);
+    database.sql(LOSE);
+    let (status, answer) = server.ask("POST", "/orders/messages", "behind a gap");
+    assert!(status >= 500, "{answer}");
+    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+    let mut log = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("the database has lost a row that was acknowledged (CLU-10)"), "{log}");
 }
 
 /// CLU-05, CLU-09, CLU-40, CLU-48: a broker that cannot use its database ends with the reason and the

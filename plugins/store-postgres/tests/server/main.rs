@@ -10,6 +10,7 @@ mod formats;
 mod outage;
 mod owner;
 mod registry;
+mod size;
 mod support;
 mod tls;
 mod unknown;
