@@ -631,6 +631,13 @@ FILTERS = [
      "            match keys.contains(&PathKey::fold(&path)) {", "            match keys.contains(&PathKey::fold(&path)) || true {"),
     ("refused messages have no copies", "CON-37", "words/src/rule/topic_trial.rs",
      "if self.excess.is_some() { &[] } else { &self.copies }", "&self.copies"),
+LEAVING = [
+    ("a leaving broker is not ready", "CLU-53", "../src/server/standby.rs",
+     "    readiness.end();\n", "    let _ = readiness;\n"),
+    ("a leaving broker serves on for its delay", "CLU-53", "../src/server/standby.rs",
+     "    if broker.lease_left().is_some() {\n        tokio::time::timeout(delay", "    if false {\n        tokio::time::timeout(delay"),
+    ("renewals notice a database that does not answer", "CLU-21", "../plugins/store-postgres/src/inner.rs",
+     "trouble.or_else(|| self.leases.problem())", "trouble"),
 ]
 
 # Test tiers of each group, in order; the tests of the machine alone are built soonest.
@@ -667,6 +674,7 @@ GROUPS = {
     "ownership": (OWNERSHIP, ["unit", "standby", "leases"]),
     "filters": (FILTERS, ["unit", "filters"]),
     "deletions": (DELETIONS, ["unnamed"]),
+    "leaving": (LEAVING, ["program"]),
 }
 MUTATIONS = [(group, *mutation) for group, (all, _) in GROUPS.items() for mutation in all]
 
