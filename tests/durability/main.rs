@@ -73,6 +73,8 @@ const BACKLOG: u64 = 1_000_000;
 /// Maximum times from a kill until the first message is received (CLU-57).
 const TAKEOVER_MS_MAX: u128 = 5_000;
 const MEDIAN_TAKEOVER_MS_MAX: u128 = 4_000;
+/// Maximum time for which a broker is stopped in milliseconds, twice a lease.
+const PAUSE_MS_MAX: u64 = 6_000;
 /// Rounds with three database servers.
 const TRIO_ROUNDS: u64 = 2;
 /// Maximum lifetime of a broker under load, and in a short round, in milliseconds.
@@ -150,13 +152,13 @@ impl<'a> Run<'a> {
             };
             let life = Duration::from_millis(life);
             self.place.mend();
-            let (place, fault) = (self.place, self.fault_of(round));
+            let (fault, place) = (self.fault_of(round), self.place);
             let (load, ledger) = (&self.load, &self.ledger);
             let fail = |broker| place.fail(broker, fault, |broker| load.send_one(broker, ledger));
             let (seen, random) = (snapshot.as_ref(), &mut self.random);
             let killed_at = load.run(broker, ledger, seen, random, life, fail);
             self.counts.kills += 1;
-            self.counts.crashes_of_server += u64::from(fault != Fault::Broker);
+            self.counts.crashes_of_server += u64::from(fault.has_crash());
             self.look_at_files();
             for kept in self.story.drain(..) {
                 self.place.forget(&kept);
@@ -192,13 +194,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Fault at the end of a round. With a standby, the server crashes in one of three rounds too,
-    /// and the primary of three servers in each.
-    fn fault_of(&self, round: u64) -> Fault {
+    /// Fault at the end of a round. With a standby, the server crashes in one of three rounds, and
+    /// the primary of three servers in each; the broker is paused in one of six.
+    fn fault_of(&mut self, round: u64) -> Fault {
         match round % 6 {
             _ if self.place.has_trio() && round.is_multiple_of(2) => Fault::Server,
             _ if self.place.has_trio() => Fault::Both,
             1 if self.place.has_standby() => Fault::Both,
+            2 if self.place.has_standby() => {
+                Fault::Pause(Duration::from_millis(self.random.below(PAUSE_MS_MAX)))
+            }
             4 if self.place.has_standby() => Fault::Server,
             _ => Fault::Broker,
         }
@@ -359,9 +364,9 @@ fn a_killed_broker_keeps_acknowledged_work_in_postgresql() {
     place.remove();
 }
 
-/// CLU-06, CLU-20, CLU-46, CLU-47, CLU-57: when an owner is killed, with its database server or
-/// without, a standby has each acknowledged message. It may be killed too while it takes over. The
-/// times until clients are served again are printed.
+/// CLU-06, CLU-18, CLU-20, CLU-46, CLU-47, CLU-57: when an owner is killed, with its database server
+/// or without, or after a pause, a standby has each acknowledged message. It may be killed too while
+/// it takes over. The times until clients are served again are printed.
 #[test]
 fn a_standby_keeps_acknowledged_work_of_killed_owners_and_servers() {
     let _alone = alone();

@@ -35,7 +35,20 @@ pub enum Fault {
     Both,
     /// The database server crashes and starts again. The broker is killed after it has gone on.
     Server,
+    /// The broker is stopped with SIGSTOP for this time, goes on, and is killed soon after. A standby
+    /// may have taken over meanwhile.
+    Pause(Duration),
 }
+
+impl Fault {
+    /// Whether the database server crashes.
+    pub fn has_crash(self) -> bool {
+        matches!(self, Self::Both | Self::Server)
+    }
+}
+
+/// Part of a pause that a broker lives after it.
+const LIFE_AFTER_PAUSE: u32 = 16;
 
 /// Directory of one run: the data directory and the output of the brokers.
 pub struct Place {
@@ -151,9 +164,15 @@ impl Place {
     /// after a crash of the server alone. Returns the instant of the kill.
     pub fn fail(&self, broker: Broker, fault: Fault, go_on: impl FnOnce(&Broker)) -> Instant {
         let servers = self.database.as_ref().map(|(servers, _)| servers);
-        let servers = servers.filter(|_| fault != Fault::Broker);
+        let servers = servers.filter(|_| fault.has_crash());
         if let Some(servers) = servers {
             servers.crash();
+        }
+        if let Fault::Pause(time) = fault {
+            broker.process.signal("-STOP");
+            std::thread::sleep(time);
+            broker.process.signal("-CONT");
+            std::thread::sleep(time / LIFE_AFTER_PAUSE);
         }
         if let Some(servers) = servers.filter(|_| fault == Fault::Server) {
             servers.recover();
@@ -264,6 +283,11 @@ impl Spawned {
         }
     }
 
+    fn signal(&self, signal: &str) {
+        let kill = Command::new("kill").arg(signal).arg(self.child.id().to_string()).status();
+        assert!(kill.unwrap().success());
+    }
+
     /// Kills with SIGKILL and waits for the end of the process.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
@@ -306,9 +330,7 @@ impl Broker {
     /// # Errors
     /// If the process does not end with success.
     pub fn stop(mut self) -> Result<(), String> {
-        let id = self.process.child.id().to_string();
-        let kill = Command::new("kill").arg("-TERM").arg(id).status();
-        assert!(kill.unwrap().success());
+        self.process.signal("-TERM");
         let status = self.process.child.wait().unwrap();
         if status.success() { Ok(()) } else { Err(format!("the broker ended with {status}")) }
     }
