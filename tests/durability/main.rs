@@ -76,7 +76,7 @@ const MEDIAN_TAKEOVER_MS_MAX: u128 = 4_000;
 /// Maximum time for which a broker is stopped in milliseconds, twice a lease.
 const PAUSE_MS_MAX: u64 = 6_000;
 /// Rounds with three database servers.
-const TRIO_ROUNDS: u64 = 2;
+const TRIO_ROUNDS: u64 = 1;
 /// Maximum lifetime of a broker under load, and in a short round, in milliseconds.
 const LIFE_MS_MAX: u64 = 1_500;
 const MOMENT_MS_MAX: u64 = 15;
