@@ -631,6 +631,8 @@ FILTERS = [
      "            match keys.contains(&PathKey::fold(&path)) {", "            match keys.contains(&PathKey::fold(&path)) || true {"),
     ("refused messages have no copies", "CON-37", "words/src/rule/topic_trial.rs",
      "if self.excess.is_some() { &[] } else { &self.copies }", "&self.copies"),
+]
+
 LEAVING = [
     ("a leaving broker is not ready", "CLU-53", "../src/server/standby.rs",
      "    readiness.end();\n", "    let _ = readiness;\n"),
@@ -640,7 +642,6 @@ LEAVING = [
      "trouble.or_else(|| self.leases.problem())", "trouble"),
 ]
 
-# Test tiers of each group, in order; the tests of the machine alone are built soonest.
 DELETIONS = [
     ("entities that are not named are deleted only on request", "DEC-18", "src/access/declare.rs",
      "    if declaration.unnamed == Unnamed::Delete {\n        let unnamed", "    if true {\n        let unnamed"),
@@ -652,6 +653,7 @@ DELETIONS = [
      "protection_of(self.declaration, path) {", "protection_of(self.declaration, path).filter(|_| false) {"),
 ]
 
+# Test tiers of each group, in order; the tests of the machine alone are built soonest.
 GROUPS = {
     "queue": (QUEUE, ["machine", "model", "unit", "conformance"]),
     "sessions": (SESSIONS, ["machine", "sessions", "whole", "model", "unit", "conformance"]),
