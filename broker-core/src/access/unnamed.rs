@@ -107,9 +107,9 @@ impl UnnamedEntities<'_> {
 fn protection_of<'a>(declaration: &'a Declaration, path: &str) -> Option<&'a str> {
     let path = path.to_ascii_lowercase();
     let subscriptions = format!("{path}/subscriptions/");
-    let is_of = |protected: &&Box<str>| {
+    let is_of = |protected: &&str| {
         let protected = protected.to_ascii_lowercase();
         protected == path || protected.starts_with(&subscriptions)
     };
-    declaration.protected.iter().find(is_of).map(|protected| &**protected)
+    declaration.protected.iter().map(|protected| &**protected).find(is_of)
 }
