@@ -41,6 +41,9 @@ pub trait DeclarationText: Send + Sync {
     fn write(&self, part: &DeclaredPart<'_>) -> Result<String, String>;
 }
 
+/// Finds the place in a text of an error about its declaration.
+pub type PlaceHook = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// A declaration that was read from a text.
 pub struct ReadDeclaration {
     /// The declaration.
@@ -49,7 +52,7 @@ pub struct ReadDeclaration {
     pub notes: Vec<String>,
     /// Returns the place in the text of an error whose detail begins with the place in the
     /// declaration.
-    pub place_of: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub place_of: PlaceHook,
 }
 
 /// A part of a namespace, in the order of its text.

@@ -69,7 +69,7 @@ mod tests;
 pub use api::openapi_json;
 pub use config::{
     ConsoleFile, ConsoleHook, DeclarationHook, DeclarationText, DeclaredPart, HttpConfig,
-    MetricsHook, ReadDeclaration, Readiness,
+    MetricsHook, PlaceHook, ReadDeclaration, Readiness,
 };
 pub use listener::HttpTransport;
 pub use standby::{StandbyHook, StandbyProbes, StandbyReport};
