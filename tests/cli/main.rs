@@ -121,8 +121,8 @@ impl Server {
         assert!(kill.unwrap().success());
     }
 
-    /// Stops all threads of the broker until `-CONT`. A busy system still runs some of them for a
-    /// while after the signal.
+    /// Stops the broker until `-CONT`. Returns when each thread has stopped: on a busy system that is
+    /// later than the signal.
     fn pause(&self) {
         self.signal("-STOP");
         let tasks = format!("/proc/{}/task", self.child.id());
