@@ -7,7 +7,7 @@ use crate::config::Loaded;
 use crate::config::tests::load;
 
 /// Content of entities, which has its own sum.
-const KEPT: [&str; 17] = [
+const KEPT: [&str; 18] = [
     "queues and topics",
     "subscriptions",
     "rules",
