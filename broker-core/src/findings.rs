@@ -574,8 +574,7 @@ impl Question {
         matches!(self, Self::Search(_))
     }
 
-    /// Whether the question leads to other entities, of which the answer has only those that the
-    /// caller may read.
+    /// Whether the question leads to other entities, as far as the caller may read them.
     pub(crate) const fn leads_to_others(&self) -> bool {
         matches!(self, Self::Journey(_) | Self::Explain(_) | Self::WhatIf(_))
     }

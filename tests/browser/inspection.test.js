@@ -358,7 +358,6 @@ test("rules of a topic are tried before they are saved", async (t) => {
   const connection = await connected(t);
   const topic = `tried-${crypto.randomUUID()}`;
   await connection.topics.create(topic);
-  t.after(() => connection.topics.delete(topic));
   const rule = (sql) => ({ name: "r", filter: { type: "sql", sql, parameters: { "@limit": typed("i32", 5) } } });
   await connection.topics.createSubscription(topic, "eu", { rules: [rule("price > @limit")] });
   const sender = connection.sender(topic);

@@ -189,7 +189,7 @@ async function lookAround(inspection: Inspection): Promise<void> {
   await inspection.journey("", { messageId: rule ?? journey.completeSinceUtc });
   const samples = await inspection.samples("events", { top: 1 });
   const explained = await inspection.explain("events", { sequenceNumber: samples.samples[0]?.sequenceNumber ?? 1 });
-  const copied: PropertyValue | undefined = explained.subscriptions[0]?.copies[0]?.message.applicationProperties["class"];
+  const copied: unknown = explained.subscriptions[0]?.copies[0]?.message.applicationProperties["class"];
   const tried = await inspection.whatIf("events", [{ subscription: "eu", remove: "r" }, { subscription: "us", rule: { name: "r" } }]);
   const lost: string | undefined = tried.differences[0]?.lost[0];
   await inspection.explain("events", { message: { subject: lost ?? String(copied) } });

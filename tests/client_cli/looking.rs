@@ -344,7 +344,7 @@ fn tap_shows_messages_and_takes_none() {
     assert_eq!(running.end().0, 0);
 }
 
-/// CON-35 to CON-37, CON-41: a rule is tried on the samples of a topic before it is saved.
+/// CON-35, CON-36, CON-37, CON-41: a rule is tried on the samples of a topic before it is saved.
 #[test]
 fn rules_are_tried_on_samples() {
     let broker = Broker::with_queue(&[]);

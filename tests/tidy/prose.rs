@@ -163,6 +163,8 @@ fn literals(path: &Path) -> String {
 fn words(text: &str) -> Vec<(usize, String)> {
     let mut words = Vec::new();
     for (line, text) in text.lines().enumerate() {
+        // The name of a command.
+        let text = text.replace("what-if", "");
         let parts = text.split(|char: char| !char.is_alphanumeric() && char != '_');
         words.extend(
             parts.filter(|word| !word.is_empty()).map(|word| (line + 1, word.to_lowercase())),

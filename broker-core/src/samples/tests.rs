@@ -49,7 +49,7 @@ fn a_topic_keeps_its_last_256_messages_without_bodies() {
     assert!(newest[0].bytes() < 100 && newest[0].acceptance.size > 1_000);
 }
 
-/// CON-36: at most 256 KiB of a topic, whatever its messages have; a message beyond that has none.
+/// CON-36: at most 256 KiB of a topic, also with large properties; a larger message is no sample.
 #[test]
 fn samples_of_a_topic_stay_within_its_bytes() {
     let samples = Samples::new(SamplesConfig::default());

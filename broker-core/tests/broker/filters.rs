@@ -218,8 +218,8 @@ async fn stored_messages_are_explained_by_their_number() {
     assert_eq!(named(Some("none"), 1).await.unwrap_err().condition(), Condition::EntityNotFound);
 }
 
-/// CON-37: a trial counts the messages of each subscription before and after the changes, names
-/// those that differ, tries each message once, and changes nothing.
+/// CON-37: a trial counts the messages of each subscription before and after the changes, names the
+/// messages that differ, tries each message once, and changes nothing.
 #[tokio::test]
 async fn trial_reports_the_messages_that_differ() {
     let world = World::start().await;

@@ -71,7 +71,7 @@ export class Inspection {
    */
   async explain(topic, { message, sequenceNumber, path } = {}) {
     const asked = { message: message && encodeMessage(message), sequenceNumber, path };
-    const explained = decodeSample(await this.#ask("explain", topic, asked));
+    const explained = decodeSample(await this.#ask("explain", topic, asked, "explanation"));
     const decode = ({ copies, ...subscription }) => ({ ...subscription, copies: copies.map(decodeSample) });
     return { ...explained, subscriptions: explained.subscriptions.map(decode) };
   }
@@ -168,9 +168,9 @@ export class Inspection {
     return findings[kind];
   }
 
-  async #ask(kind, path, query) {
+  async #ask(kind, path, query, answer = kind) {
     const { findings } = await this.#connection.request("inspect", { path, question: { [kind]: query } });
-    return findings[kind];
+    return findings[answer];
   }
 }
 

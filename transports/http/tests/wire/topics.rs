@@ -220,8 +220,8 @@ async fn messages_are_below_topics_and_subscriptions() {
     server.stop().await;
 }
 
-/// CON-35 to CON-37, CON-41: samples of a topic, the results of all its rules for a message, and a
-/// trial of a changed rule.
+/// CON-35, CON-36, CON-37, CON-41: samples of a topic, the results of all its rules for a message,
+/// and a trial of a changed rule.
 #[tokio::test]
 async fn rules_of_a_topic_are_tried_before_they_are_saved() {
     let mut plan = Plan::new();

@@ -61,7 +61,7 @@ fn journey_needs_a_number_or_an_id() {
     }
 }
 
-/// CON-35, CON-37: a question for rules names one message, or at least one change of one kind.
+/// CON-35, CON-37: a question for rules names a message, or changes, each with a rule or a removal.
 #[test]
 fn trials_of_rules_refuse_incomplete_questions() {
     for text in [
