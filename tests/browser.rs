@@ -144,10 +144,15 @@ fn the_console_leads_to_causes() {
     );
 }
 
-/// Jobs, the workbench, the audit trail, the topology and checks in the console.
+/// Jobs, the workbench, the audit trail, the topology, checks and filters in the console.
 #[test]
 fn the_console_runs_jobs() {
-    for file in ["console-jobs.test.js", "console-audit.test.js", "console-topology.test.js"] {
+    for file in [
+        "console-jobs.test.js",
+        "console-audit.test.js",
+        "console-topology.test.js",
+        "console-filters.test.js",
+    ] {
         let served = Served::with(&["--ephemeral"]);
         node(
             &[file],

@@ -29,6 +29,7 @@ const PAGES = {
   session: `#/queue/steps/sessions?session=${encodeURIComponent(EVIL.slice(0, 100))}`,
   topic: "#/topic/events",
   rules: "#/subscription/events%2FSubscriptions%2Fall/rules",
+  filters: "#/topic/events/filters",
   topology: "#/topology",
   checks: "#/checks",
   schedule: "#/schedule",
@@ -50,6 +51,7 @@ before(async () => {
   await ask("PUT", "queues/idle", {});
   await ask("PUT", "topics/events", {});
   await ask("PUT", "topics/events/subscriptions/all", { rules: [{ name: "evil", filter: { type: "sql", sql: `subject = '${EVIL.replaceAll("'", "''")}'` } }] });
+  await post("topics/events/messages", { subject: EVIL.slice(0, 20), applicationProperties: { [EVIL.slice(0, 100)]: EVIL } });
   const json = JSON.stringify({ id: 12345678901234567890n.toString(), list: [1, { deep: [EVIL] }], [EVIL]: EVIL }).replace('"12345678901234567890"', "12345678901234567890");
   const message = { body: json, contentType: "application/json", subject: "order", applicationProperties: { region: "eu", amount: { type: "i32", value: 7 } } };
   await post("queues/orders/messages/batch", { messages: [message, message, message, message] });

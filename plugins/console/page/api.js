@@ -178,7 +178,7 @@ export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {
 
 /**
  * Changes something, and returns the answer if it has a body. The outcome is unknown when no answer comes (ERR-06).
- * @param {"POST" | "PUT" | "DELETE"} method
+ * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method
  * @param {string} path
  * @param {object} [body]
  * @param {Record<string, string>} [headers]

@@ -153,6 +153,7 @@ function tabsOf(kind, description, row, tab, isViewer) {
     send: ["Send"],
     take: ["Take"],
     rules: ["Rules"],
+    filters: ["Filters"],
     charts: ["Charts"],
     settings: ["Settings"],
   };
@@ -161,7 +162,7 @@ function tabsOf(kind, description, row, tab, isViewer) {
   const names = {
     queue: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", hasDead && "workbench", "scheduled", description?.requiresSession && "sessions", "locks", "tail", !isViewer && "send", !isViewer && "take", "charts", "settings"],
     subscription: ["messages", "dead-letters", hasTransfers && "transfer-dead-letters", hasDead && "workbench", description?.requiresSession && "sessions", "locks", "rules", "tail", !isViewer && "take", "charts", "settings"],
-    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", hasDead && "workbench", "scheduled", "tail", !isViewer && "send", "charts", "settings"],
+    topic: ["subscriptions", hasTransfers && "transfer-dead-letters", hasDead && "workbench", "filters", "scheduled", "tail", !isViewer && "send", "charts", "settings"],
   }[kind];
   return names.filter(Boolean).map((id) => ({ id, name: all[id][0], count: all[id][1] ? number(all[id][1]) : undefined, tone: all[id][2] }));
 }

@@ -12,7 +12,7 @@ import { entityHref } from "./route.js";
 import { Table } from "./table.js";
 import { html } from "./view.js";
 
-const Rules = late(() => import("./rules.js"), "Rules");
+const [Rules, Filters] = ["Rules", "Filters"].map((name) => late(() => import("./rules.js"), name));
 const [Locks, Sessions] = ["Locks", "Sessions"].map((name) => late(() => import("./holders.js"), name));
 const Charts = late(() => import("./rates.js"), "Charts");
 const Timeline = late(() => import("./schedule.js"), "Timeline");
@@ -68,6 +68,8 @@ function Tab({ kind, path, tab, query, description }) {
       return html`<${Take} kind=${kind} path=${path} query=${query} description=${description} />`;
     case "rules":
       return html`<${Rules} path=${path} />`;
+    case "filters":
+      return html`<${Filters} topic=${path} query=${query} />`;
     case "charts":
       return html`<${Charts} kind=${kind} path=${path} query=${query} />`;
     case "settings":
