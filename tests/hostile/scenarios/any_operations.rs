@@ -169,7 +169,7 @@ fn body(name: &str, values: &mut Values) -> Json {
                 _ => json!({ "tap": {} }),
             };
             let path = match question.get("explain").or_else(|| question.get("whatIf")) {
-                Some(_) => TOPIC.to_owned(),
+                Some(_) => TOPIC,
                 None => values.queue(),
             };
             json!({ "path": path, "question": question })
