@@ -5,7 +5,8 @@ end.
 - WAITING binaries mostly wait: for locks that end, clients, browsers. They are built first, while `set_up` sets up
   their clients, and run one after the other, at normal priority.
 - Next to them, at the lowest priority, cargo builds all others, which then run two at a time at a low priority.
-- ALONE binaries measure time, or use the whole disk or both cores. They run last, one after the other.
+  LONG ones begin first, so that none runs alone at the end.
+- ALONE binaries measure time, or use both cores. They run last, one after the other.
 
 All run, also after a failure. What failed is printed again at the end, where a reader of a long log looks first; exits
 with 1 then.
@@ -19,7 +20,8 @@ import sys
 import time
 
 WAITING = ["sdk", "browser"]
-ALONE = ["simulation", "durability", "bench", "hostile"]
+LONG = ["durability", "undo_crashes", "journal", "in_process", "server"]
+ALONE = ["simulation", "bench", "hostile"]
 BUILD = ["cargo", "test", "--no-run", "--workspace", "--message-format", "json-render-diagnostics"]
 AT_LOWEST_PRIORITY = ["nice", "-n", "19"]
 # Enough for brokers to answer within their limits while clients and browsers are busy.
@@ -117,6 +119,7 @@ def passed_all() -> dict:
             passed = first.submit(passed_waiting, waiting, setting_up)
             others = [binary for binary in build(AT_LOWEST_PRIORITY, []) if binary[0] not in WAITING]
             paired = [binary for binary in others if binary[0] not in ALONE]
+            paired.sort(key=lambda binary: binary[0] not in LONG)
             results = pairs.map(lambda binary: passes(binary, AT_LOW_PRIORITY), paired)
             passed = dict(zip(paired, results)) | passed.result()
         except BaseException:
