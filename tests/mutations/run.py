@@ -541,10 +541,14 @@ JOBS = [
      "is_some_and(|undo| undo.works()) {", "is_some_and(|undo| undo.works()) && now < Timestamp::NONE {"),
     ("a repeated step of an export begins after the last line", "CON-22", "../plugins/operations/src/table/outputs.rs",
      "Ok(GrowingFile::new(name, length.is_some(), job.kept))", "Ok(GrowingFile::new(name, length.is_some(), length.unwrap_or(0)))"),
+    ("a step of an export without a line is repeated from its begin", "CON-22", "../plugins/operations/src/output.rs",
+     "        self.table.rewind_output(&mut file, job.kept).map_err(refuse)?;\n", ""),
+    ("a file is for readers of its own entity", "CON-13", "src/access/jobs.rs",
+     "if !self.broker.entity(&path).is_ok_and(is_of) {", "if !self.broker.entity(&path).is_ok_and(is_of) && false {"),
     ("a cell is no formula", "CON-22", "../plugins/operations/src/output.rs",
      "let text = if is_formula {", "let text = if is_formula && text.is_empty() {"),
     ("the file of an export that works does not make way", "CON-22", "../plugins/operations/src/table/outputs.rs",
-     "facts.id != own && facts.state.is_end() && outputs", "facts.id != own && outputs"),
+     "Some(facts) if facts.state.is_end() => {", "Some(facts) => {"),
 ]
 
 STANDBY_PROGRAM = [

@@ -177,6 +177,11 @@ impl Access {
             }
             JobQuery::Export { job, from, length } => {
                 let path = keeper.path(job).ok_or_else(|| refuse(unknown_job(job)))?;
+                // Another entity that got the path gives no right to the file (CON-13).
+                let is_of = |entity: Entity| Some(entity.id()) == keeper.entity(job);
+                if !self.broker.entity(&path).is_ok_and(is_of) {
+                    self.allow(Action::Inspect, "").await?;
+                }
                 let audited = self.audit_question(&path, &Question::Jobs(query)).await?;
                 let part = keeper.export(job, from, length.min(JOB_EXPORT_PART_BYTES_MAX)).await;
                 let part = part.map_err(refuse);

@@ -5,8 +5,8 @@
 //!  step ─► messages ─► file, synced ─► line of the step, with the bytes of the file
 //! ```
 //!
-//! A step that is repeated after a restart begins at the bytes of the line before it, so each
-//! message is in the file once. The entity only answers questions: nothing is locked or changed.
+//! A step that is repeated begins at the bytes of the line before it, so each message is in the file
+//! once. The entity only answers questions: nothing is locked or changed.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,11 +33,13 @@ pub(crate) const OUTPUT: &str = ".export";
 /// Maximum bytes of a body that may be written as text. A longer one is written as Base64, piece by
 /// piece, so that it is never whole in memory.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
+/// A step ends after so many bytes, so that a bound of the file costs few messages.
+const STEP_BYTES: u64 = 1 << 20;
 /// Why a message is not in the file.
 const CANNOT_BE_READ: &str = "the store cannot read some messages, so the file does not have them; \
     the log has the reasons";
 /// Columns of a table: properties of a head, as the JSON API names them.
-const COLUMNS: [&str; 25] = [
+const COLUMNS: [&str; 28] = [
     "sequenceNumber",
     "enqueuedSequenceNumber",
     "state",
@@ -58,6 +60,9 @@ const COLUMNS: [&str; 25] = [
     "to",
     "replyTo",
     "timeToLive",
+    "scheduledEnqueueTimeUtc",
+    "partitionKey",
+    "replyToSessionId",
     "DeadLetterReason",
     "DeadLetterErrorDescription",
     "deadLetterSource",
@@ -99,8 +104,13 @@ impl Engine {
             Some(file) => file,
             None => self.table.output(job).map_err(refuse)?,
         };
+        // An earlier attempt at this step may have no line.
+        self.table.rewind_output(&mut file, job.kept).map_err(refuse)?;
         let mut messages = Vec::with_capacity(act.sequences.len());
         for sequence in &act.sequences {
+            if file.bytes() >= job.kept.saturating_add(STEP_BYTES) {
+                break;
+            }
             let result = match self.find(entity, *sequence).await? {
                 Some(head) => self.export_message(&mut file, job, head, form).await?,
                 None => ActResult::NotFound,
@@ -254,7 +264,9 @@ async fn whole(body: &mut BodyReader) -> Result<Bytes, MessageReadError> {
 
 /// Text of a property of a head; a dead-letter reason or description is an application property.
 fn text_of(head: &Value, column: &str) -> String {
-    let of_application = || head.get("applicationProperties")?.get(column);
+    let is_of_application = column.starts_with("DeadLetter");
+    let of_application =
+        || head.get("applicationProperties")?.get(column).filter(|_| is_of_application);
     match head.get(column).or_else(of_application) {
         None => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -266,9 +278,9 @@ fn text_of(head: &Value, column: &str) -> String {
 /// beginnings for a formula, so it gets an apostrophe.
 fn row(cells: impl Iterator<Item = String>) -> String {
     let cells = cells.map(|text| {
-        let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+        let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
         let text = if is_formula { format!("'{text}") } else { text };
-        match text.contains([',', '"', '\r', '\n']) {
+        match text.contains([',', ';', '"', '\r', '\n']) {
             true => format!("\"{}\"", text.replace('"', "\"\"")),
             false => text,
         }

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use peeklock_audit::MemoryTrail;
 use peeklock_core::command::{ActResult, Command, Deed, ExportForm, Settlement};
 use peeklock_core::condition::Condition;
-use peeklock_core::contract::{AuditQuery, Auditor};
-use peeklock_core::description::{QueueProperties, TopicProperties};
+use peeklock_core::contract::{AuditQuery, Auditor, Authorizer, Grant, Principal, Right, Rights};
+use peeklock_core::description::{EntityKind, QueueProperties, TopicProperties};
+use peeklock_core::error::Rejection;
 use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{
     Found, JOB_EXPORT_PART_BYTES_MAX, JobControl, JobDraft, JobFacts, JobQuery, JobSelection,
@@ -21,7 +22,7 @@ use peeklock_core::store::MemoryStore;
 use peeklock_core::time::{TimeSpan, Timestamp};
 use peeklock_json::NewMessage;
 use peeklock_operations::Operations;
-use peeklock_store_testing::{FaultStore, Lost, Random, SimulatedDisk};
+use peeklock_store_testing::{Call, Fault, FaultStore, Lost, Random, SimulatedDisk};
 use world::{World, draft, listed, matching};
 
 const NDJSON: Deed = Deed::Export(ExportForm::Ndjson);
@@ -187,10 +188,24 @@ async fn export_has_dead_letters_and_scheduled_messages() {
 #[tokio::test]
 async fn table_has_rows_of_heads_without_formulas() {
     let world = start().await;
-    let texts = ["=1+2", "+1", "-1", "@SUM(A1)", "\tx", "\rx", " =1", "a,\"b\"\r\nc", "plain"];
+    let texts = [
+        "=1+2",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        "\tx",
+        "\rx",
+        "\nx",
+        "x;=1",
+        " =1",
+        "a,\"b\"\r\nc",
+        "plain",
+    ];
     for subject in texts {
         let body = format!("{}{}", "=body", "x".repeat(300));
-        world.send_one("q", Message::new(body).with_subject(subject)).await;
+        let message = Message::new(body).with_subject(subject);
+        // No property of a sender takes the place of one of the broker.
+        world.send_one("q", message.with_application_property("isExpired", "forged")).await;
     }
     let job = world.export("q", matching(""), CSV).await;
     assert_eq!(job.progress.done, texts.len() as u64);
@@ -202,7 +217,18 @@ async fn table_has_rows_of_heads_without_formulas() {
         applicationProperties,bodyStart"
     ));
     let quoted = |cell: &str| table.contains(&format!(",{cell},"));
-    for cell in ["'=1+2", "'+1", "'-1", "'@SUM(A1)", "'\tx", "\"'\rx\"", " =1", "plain"] {
+    for cell in [
+        "'=1+2",
+        "'+1",
+        "'-1",
+        "'@SUM(A1)",
+        "'\tx",
+        "\"'\rx\"",
+        "\"'\nx\"",
+        "\"x;=1\"",
+        " =1",
+        "plain",
+    ] {
         assert!(quoted(cell), "{cell:?}: {table}");
     }
     assert!(quoted("\"a,\"\"b\"\"\r\nc\""), "{table}");
@@ -356,6 +382,95 @@ async fn files_of_exports_keep_to_their_bound() {
     let world = start_on(&memory, &disk, now.plus(TimeSpan::from_days(7)), bytes).await;
     world.export("q", listed([1]), NDJSON).await;
     assert_eq!(world.part(late.id, 0, 1).await, Err(Condition::EntityNotFound));
+    world.stop().await;
+}
+
+/// CON-22: a step ends after 1 MiB, so that the bound of a file costs few messages, and the rest has a
+/// next job.
+#[tokio::test]
+async fn full_file_has_the_messages_of_earlier_steps() {
+    let (memory, disk) = (store(), SimulatedDisk::new(4));
+    let world = start_on(&memory, &disk, begin(), 3_500_000).await;
+    world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    for number in 0..5 {
+        let body = vec![number; 600_000];
+        world.send_one("q", Message::new(body)).await;
+    }
+    let job = world.ready("q", matching(""), NDJSON).await;
+    world.run(&job).await;
+    let paused = world.reaches(job.id, JobState::Paused).await;
+    let problem = paused.problem.unwrap();
+    assert!(problem.contains("those from number 5 on"), "{problem}");
+    let cancelled = world.control(job.id, JobControl::Cancel).await;
+    assert_eq!((cancelled.progress.done, cancelled.state), (4, JobState::Cancelled));
+    assert_eq!(lines(world.file(job.id).await).len(), 4);
+    let rest = world.export("q", listed([5]), NDJSON).await;
+    assert_eq!(lines(world.file(rest.id).await).len(), 1);
+    world.stop().await;
+}
+
+/// CON-15, CON-22: a disk that is full for a while at any write delays an export, and the file has
+/// each message exactly once.
+#[tokio::test]
+async fn full_disk_delays_an_export() {
+    const COUNT: usize = 9;
+    let mut has_problem = true;
+    for count in 1.. {
+        if !has_problem {
+            assert!(count > 6, "the export has made {count} writes");
+            break;
+        }
+        let (memory, disk) = (store(), SimulatedDisk::new(count));
+        let world = start_on(&memory, &disk, begin(), 1 << 30).await;
+        world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+        world.send("q", COUNT).await;
+        let job = world.create("q", JobDraft { rate: 8, ..draft(matching(""), NDJSON) }).await;
+        let job = world.reaches(job.id, JobState::Ready).await;
+        world.run(&job).await;
+        disk.fail_from(Call::Write, count, Fault::Partly);
+        let ended = |facts: &JobFacts| facts.problem.is_some() || facts.state.is_end();
+        has_problem = world.until(job.id, ended).await.problem.is_some();
+        disk.heal();
+        world.reaches(job.id, JobState::Done).await;
+        let read = lines(world.file(job.id).await);
+        let numbers = read.iter().map(|(line, _)| line["sequenceNumber"].as_u64().unwrap());
+        assert_eq!(numbers.collect::<Vec<_>>(), (1..=COUNT as u64).collect::<Vec<_>>(), "{count}");
+        world.stop().await;
+    }
+}
+
+/// Lets everybody receive from the queue `q`.
+struct ReadersOfQ;
+
+#[async_trait::async_trait]
+impl Authorizer for ReadersOfQ {
+    async fn authorize(&self, _: &Principal, resource: &str) -> Result<Grant, Rejection> {
+        Ok(if resource == "q" { Grant::of(Rights::of(Right::Listen)) } else { Grant::nothing() })
+    }
+
+    fn allows_anonymous(&self) -> bool {
+        true
+    }
+}
+
+/// CON-13, CON-22, CON-72: a reader of a queue gets the file of its messages, but not the file of an
+/// earlier queue with its path.
+#[tokio::test]
+async fn file_of_an_earlier_queue_is_not_given_to_readers_of_a_later_one() {
+    let jobs = Arc::new(Operations::in_memory());
+    let set = |builder: peeklock_core::BrokerBuilder| builder.authorizer(Arc::new(ReadersOfQ));
+    let mut world = World::start_with(jobs, set).await;
+    world.send("q", 1).await;
+    let job = world.export("q", matching(""), NDJSON).await;
+    let everything = world.access.clone();
+    world.access = world.broker.access(Principal::anonymous());
+    assert!(world.part(job.id, 0, 1).await.is_ok());
+    everything.manage("q", Management::Delete(EntityKind::Queue)).await.unwrap();
+    assert_eq!(world.part(job.id, 0, 1).await, Err(Condition::Unauthorized));
+    world.broker.create_queue("q", QueueProperties::new()).await.unwrap();
+    assert_eq!(world.part(job.id, 0, 1).await, Err(Condition::Unauthorized));
+    world.access = everything;
+    assert!(world.part(job.id, 0, 1).await.is_ok());
     world.stop().await;
 }
 

@@ -7,6 +7,7 @@ use peeklock_core::command::Deed;
 use peeklock_core::error::Rejection;
 use peeklock_core::ids::JobId;
 use peeklock_core::inspect::{JobExportPart, unknown_job};
+use peeklock_core::time::Timestamp;
 
 use super::{Table, lock};
 use crate::job::{ENDED, Job, LIVE, file_name};
@@ -80,36 +81,48 @@ impl Table {
                  messages that it has written, and export {rest} with another job"
             )));
         }
-        loop {
-            {
-                let mut outputs = lock(&self.outputs);
-                let others = outputs.iter().filter(|(other, _)| **other != id);
-                let others = others.fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
-                if others.saturating_add(bytes) <= bytes_max {
-                    outputs.insert(id, bytes);
-                    return Ok(());
-                }
+        let (mut rest, may_make_way) = self.other_outputs(id);
+        let most =
+            may_make_way.iter().fold(0, |sum: u64, (_, _, bytes)| sum.saturating_add(*bytes));
+        // Nothing is removed in vain.
+        if rest.saturating_sub(most).saturating_add(bytes) > bytes_max {
+            return Err(Rejection::quota_exceeded(format!(
+                "the files of all exports have at most {bytes_max} bytes; the job waits until \
+                 another export has ended, so cancel one, or this one"
+            )));
+        }
+        for (_, old, length) in may_make_way {
+            if rest.saturating_add(bytes) <= bytes_max {
+                break;
             }
-            let Some(old) = self.oldest_output(id) else {
-                return Err(Rejection::quota_exceeded(format!(
-                    "the files of all exports have at most {bytes_max} bytes; the job waits until \
-                     another export has ended, so cancel one, or this one"
-                )));
-            };
             tracing::info!(job = %old, "the file of an older export makes way");
             self.remove_output(old).map_err(|error| refuse_output(old, &error))?;
+            rest = rest.saturating_sub(length);
         }
+        lock(&self.outputs).insert(id, bytes);
+        Ok(())
     }
 
-    /// The first ended export that still has its file.
-    fn oldest_output(&self, own: JobId) -> Option<JobId> {
-        let outputs = lock(&self.outputs).clone();
+    /// Bytes of the files of all other exports, and the ones that may make way, the first one first:
+    /// files whose job cannot be read, and files of ended jobs by their age.
+    fn other_outputs(&self, own: JobId) -> (u64, Vec<(Option<Timestamp>, JobId, u64)>) {
+        let mut outputs = lock(&self.outputs).clone();
+        outputs.remove(&own);
+        let all = outputs.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
         let jobs = lock(&self.jobs);
-        let ended = jobs.values().map(|entry| &entry.job.facts).filter(|facts| {
-            facts.id != own && facts.state.is_end() && outputs.contains_key(&facts.id)
-        });
-        let at = ended.map(|facts| (facts.ended_at.unwrap_or(facts.created_at), facts.id));
-        at.min().map(|(_, id)| id)
+        let mut may_make_way = Vec::new();
+        for (id, bytes) in outputs {
+            match jobs.get(&id).map(|entry| &entry.job.facts) {
+                None => may_make_way.push((None, id, bytes)),
+                Some(facts) if facts.state.is_end() => {
+                    let ended_at = facts.ended_at.unwrap_or(facts.created_at);
+                    may_make_way.push((Some(ended_at), id, bytes));
+                }
+                Some(_) => {}
+            }
+        }
+        may_make_way.sort();
+        (all, may_make_way)
     }
 
     /// Removes the file of an export, if it has one.

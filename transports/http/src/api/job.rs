@@ -130,11 +130,12 @@ pub(super) async fn failures(exchange: &Exchange, job: &str) -> Answer {
 pub(super) async fn export(exchange: &Exchange, job: &str) -> Answer {
     let job = parse(job)?;
     exchange.access.allow_job(Action::Inspect, job).await?;
+    let room = exchange.room_of(STREAMED_BYTES).await?;
     // The first part is read before the answer begins, so that its error has a status.
     let mut file = ExportedFile { access: exchange.access.clone(), job, from: 0, next: None };
     let length = file.read().await?;
-    let held = usize::try_from(length).unwrap_or(usize::MAX).min(STREAMED_BYTES);
-    if let Some(room) = exchange.room_of(held).await? {
+    if let Some(room) = room {
+        let held = usize::try_from(length).unwrap_or(usize::MAX).min(STREAMED_BYTES);
         exchange.hand_over(room, held, None);
     }
     let parts = stream::try_unfold(file, |mut file| async move {
