@@ -117,7 +117,7 @@ fn unnamed_entities_are_deleted_with_a_flag() {
     assert!(done.ends_with("1 to create, 0 to update, 0 unchanged\ndone: 1 step\n"), "{done}");
     let delete = [&apply[..], &["--delete"]].concat();
     let shown = broker.ok(&[&delete[..], &["--dry-run"]].concat());
-    assert_eq!(words(&shown)[1], ["-", "queue", "other"], "{shown}");
+    assert_eq!(words(&shown)[1][..4], ["-", "queue", "other", "created_at"], "{shown}");
     assert!(shown.ends_with("0 to create, 0 to update, 1 to delete, 1 unchanged\n"), "{shown}");
     broker.ok(&["queue", "show", "other"]);
     assert!(broker.ok(&delete).ends_with("1 to delete, 1 unchanged\ndone: 1 step\n"));

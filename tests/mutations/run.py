@@ -653,6 +653,10 @@ DELETIONS = [
      "        if declaration.unnamed == Unnamed::Delete {\n            //", "        if false {\n            //"),
     ("a destination of a named entity is not deleted", "DEC-19", "src/declaration/planner.rs",
      "        if self.unnamed == Unnamed::Keep {", "        if true {"),
+    ("the digest has the creation of deleted entities", "DEC-18", "src/declaration/planner.rs",
+     'Some(created_at.to_string().into())', "None"),
+    ("the digest has the subscriptions of deleted topics", "DEC-18", "src/declaration/planner.rs",
+     "    if let Some(count) = subscription_count {", "    if let Some(count) = subscription_count && false {"),
     ("a protected entity is not deleted", "DEC-19", "src/access/unnamed.rs",
      "protection_of(self.declaration, path) {", "protection_of(self.declaration, path).filter(|_| false) {"),
 ]

@@ -5,13 +5,13 @@
 use std::borrow::Cow;
 
 use super::Access;
-use super::unnamed::unnamed_entities;
+use super::unnamed::{present_entity, unnamed_entities};
 use crate::broker::Broker;
 use crate::call::BoxFuture;
 use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::declaration::planner::{
-    ExistingEntity, NewSubscription, PlanWithWork, Snapshot, StepWork, plan,
+    ExistingEntity, NewSubscription, PlanWithWork, Snapshot, StepWork, UnnamedEntity, plan,
 };
 use crate::declaration::rules::{RuleChanges, RuleDifference, RuleTextBudget, RuleWork};
 use crate::declaration::yielder::Yielder;
@@ -19,7 +19,7 @@ use crate::declaration::{
     Declaration, Digest, OtherRules, Plan, PlanResult, STEP_COUNT_MAX, Step, Unnamed,
 };
 use crate::description::{Destination, EntityKind, Patch, QueueUpdate, SubscriptionUpdate};
-use crate::error::{BrokerError, Rejection};
+use crate::error::{BrokerError, Quoted, Rejection};
 use crate::management::Management;
 use crate::path::{EntityAddress, PathKey, subscription_path, validate_entity_path};
 use crate::rule::{DEFAULT_RULE, Filter, RuleDescription};
@@ -171,7 +171,7 @@ impl Access {
                 let patch = Patch { cleared, expected_created_at: None };
                 (Management::UpdateSubscription(Box::new(properties), patch), rules)
             }
-            StepWork::Delete(kind) => return self.delete_unnamed(path, kind).await,
+            StepWork::Delete(unnamed) => return self.delete_unnamed(&unnamed).await,
         };
         self.manage_step(path, request).await?;
         for rule in rules {
@@ -201,9 +201,25 @@ impl Access {
         self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await
     }
 
-    /// Deletes an entity that is not declared. One that is already gone is done.
-    async fn delete_unnamed(&self, path: &str, kind: EntityKind) -> Result<(), BrokerError> {
-        match self.manage_step(path, Management::Delete(kind)).await {
+    /// Deletes an entity that is not declared, if it is still the one of the plan. One that is
+    /// already gone is done.
+    async fn delete_unnamed(&self, planned: &UnnamedEntity) -> Result<(), BrokerError> {
+        let UnnamedEntity { kind, path, .. } = planned;
+        let Some(present) = present_entity(&self.broker, *kind, path).await? else {
+            return Ok(());
+        };
+        if present.created_at != planned.created_at
+            || present.subscription_count > planned.subscription_count
+        {
+            let detail = format!(
+                "{kind} {} was created again or has got subscriptions since this plan was made; \
+                 plan again",
+                Quoted(path)
+            );
+            let rejection = Rejection::new(Condition::UpdateConflict, detail);
+            return Err(self.broker.refuse(rejection, path));
+        }
+        match self.manage_step(path, Management::Delete(*kind)).await {
             Err(error) if error.condition() == Condition::EntityNotFound => Ok(()),
             outcome => outcome,
         }
@@ -286,7 +302,10 @@ async fn snapshot(
     }
     if declaration.unnamed == Unnamed::Delete {
         let unnamed = unnamed_entities(broker, declaration, yielder).await;
-        snapshot.unnamed = unnamed.map_err(|rejection| broker.refuse(rejection, ""))?;
+        for (kind, path) in unnamed.map_err(|rejection| broker.refuse(rejection, ""))? {
+            snapshot.unnamed.extend(present_entity(broker, kind, &path).await?);
+            yielder.part().await;
+        }
     }
     Ok(snapshot)
 }

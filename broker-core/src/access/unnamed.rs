@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::broker::Broker;
+use crate::condition::Condition;
+use crate::declaration::planner::UnnamedEntity;
 use crate::declaration::yielder::Yielder;
 use crate::declaration::{Declaration, PLAN_DELETE_COUNT_MAX};
 use crate::description::EntityKind;
-use crate::error::{Quoted, Rejection};
+use crate::error::{BrokerError, Quoted, Rejection};
 use crate::path::{PathKey, subscription_path, validate_entity_path};
 
 /// Number of entities that are looked at before other tasks of the thread run.
@@ -49,6 +51,34 @@ pub(super) async fn unnamed_entities(
     found.add(broker, EntityKind::Topic, "", &topics, yielder).await?;
     found.add(broker, EntityKind::Queue, "", &queues, yielder).await?;
     Ok(found.entities)
+}
+
+/// Returns an entity to delete as it is at present; none if it is gone.
+pub(super) async fn present_entity(
+    broker: &Broker,
+    kind: EntityKind,
+    path: &str,
+) -> Result<Option<UnnamedEntity>, BrokerError> {
+    let described = match kind {
+        EntityKind::Queue => {
+            broker.describe_queue(path).await.map(|queue| (queue.created_at, None))
+        }
+        EntityKind::Topic => broker
+            .describe_topic(path)
+            .await
+            .map(|topic| (topic.created_at, Some(topic.subscription_count))),
+        EntityKind::Subscription => broker
+            .describe_subscription(path)
+            .await
+            .map(|subscription| (subscription.created_at, None)),
+    };
+    match described {
+        Ok((created_at, subscription_count)) => {
+            Ok(Some(UnnamedEntity { kind, path: path.into(), created_at, subscription_count }))
+        }
+        Err(error) if error.condition() == Condition::EntityNotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 struct UnnamedEntities<'a> {

@@ -33,7 +33,9 @@ pub struct Step {
     pub entity: EntityKind,
     /// Path of the entity.
     pub path: Box<str>,
-    /// Changed properties. For a new entity, properties that differ from their defaults.
+    /// Changed properties. For a new entity, properties that differ from their defaults. For a
+    /// deletion, the facts that identify what is deleted: `created_at`, and of a topic
+    /// `subscription_count`.
     pub changes: Vec<Change>,
 }
 

@@ -20,6 +20,7 @@ use crate::description::{
 use crate::error::{Quoted, Rejection};
 use crate::path::{PathKey, subscription_path, validate_entity_path};
 use crate::rule::RuleDescription;
+use crate::time::Timestamp;
 
 /// Properties that cannot change (ENT-16).
 const FIXED: [&str; 3] =
@@ -37,7 +38,18 @@ pub(crate) struct Snapshot {
     /// The existing queues and topics among forwarding destinations.
     pub(crate) destinations: BTreeSet<PathKey>,
     /// Existing entities that the declaration deletes, in the order of their deletion.
-    pub(crate) unnamed: Vec<(EntityKind, Box<str>)>,
+    pub(crate) unnamed: Vec<UnnamedEntity>,
+}
+
+/// An existing entity that a declaration deletes. Its step identifies it, so that no other entity
+/// with its path is deleted (DEC-18).
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct UnnamedEntity {
+    pub(crate) kind: EntityKind,
+    pub(crate) path: Box<str>,
+    pub(crate) created_at: Timestamp,
+    /// Number of subscriptions that a topic has, which are deleted with it.
+    pub(crate) subscription_count: Option<u64>,
 }
 
 /// An existing entity; a subscription with the differences of its rules.
@@ -64,7 +76,7 @@ pub(crate) enum StepWork {
     UpdateTopic(TopicUpdate, Cleared),
     CreateSubscription(NewSubscription),
     UpdateSubscription(SubscriptionUpdate, Cleared, Vec<RuleWork>),
-    Delete(EntityKind),
+    Delete(UnnamedEntity),
 }
 
 /// A subscription to create.
@@ -399,9 +411,8 @@ impl Planner<'_> {
             yielder.part().await;
         }
         steps.extend(updates.into_values());
-        for (entity, path) in snapshot.unnamed {
-            let step = Step { kind: StepKind::Delete, entity, path, changes: Vec::new() };
-            steps.push((step, StepWork::Delete(entity)));
+        for unnamed in snapshot.unnamed {
+            steps.push((deletion(&unnamed), StepWork::Delete(unnamed)));
             yielder.part().await;
         }
         let (steps, work) = steps.into_iter().unzip();
@@ -506,6 +517,16 @@ fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
         change.before = None;
     }
     Step { kind: StepKind::Create, entity, path: path.into(), changes }
+}
+
+/// Returns the step of a deletion, with the facts that identify what is deleted.
+fn deletion(unnamed: &UnnamedEntity) -> Step {
+    let UnnamedEntity { kind, path, created_at, subscription_count } = unnamed;
+    let mut changes = vec![change("created_at", Some(created_at.to_string().into()), None)];
+    if let Some(count) = subscription_count {
+        changes.push(change("subscription_count", Some(count.to_string().into()), None));
+    }
+    Step { kind: StepKind::Delete, entity: *kind, path: path.clone(), changes }
 }
 
 fn later(entity: EntityKind, path: &str, changes: Vec<Change>, work: StepWork) -> Option<Task> {

@@ -17,7 +17,7 @@ const LEAST_BYTES: u64 = 8 << 10;
 /// take five.
 const RULE_COPIES: u64 = 1 + 2 * 5;
 /// Maximum bytes of a deletion in the steps, their work and their answer.
-const DELETION_BYTES: u64 = 1 << 10;
+const DELETION_BYTES: u64 = 2 << 10;
 /// Bytes of a text in addition to its content.
 const TEXT_BYTES: usize = 32;
 
@@ -79,8 +79,8 @@ impl PlanWithWork {
                 StepWork::CreateQueue(_)
                 | StepWork::UpdateQueue(..)
                 | StepWork::CreateTopic(_)
-                | StepWork::UpdateTopic(..)
-                | StepWork::Delete(_) => {}
+                | StepWork::UpdateTopic(..) => {}
+                StepWork::Delete(unnamed) => bytes += text_bytes(&unnamed.path) as u64,
             }
         }
         bytes

@@ -6,7 +6,7 @@ use peeklock_core::Broker;
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Right, Rights};
 use peeklock_core::declaration::{
-    Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, StepKind, Unnamed,
+    Change, Declaration, DeclaredQueue, DeclaredSubscription, DeclaredTopic, StepKind, Unnamed,
 };
 use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::policies::PolicyUpdate;
@@ -76,6 +76,59 @@ async fn unnamed_entities_are_deleted_on_request() {
     assert!(broker.describe_subscription("t/Subscriptions/s").await.is_err());
     broker.describe_subscription("t/Subscriptions/named").await.unwrap();
     assert!(broker.plan(&deleting()).await.unwrap().is_empty());
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DEC-06, DEC-18: the step of a deletion has the instant of the entity's creation, and for a topic
+/// the number of subscriptions that are deleted with it.
+#[tokio::test]
+async fn deletions_name_what_is_deleted() {
+    let broker = started().await;
+    let plan = broker.plan(&deleting()).await.unwrap();
+    let step = |path: &str| plan.steps.iter().find(|step| &*step.path == path).unwrap();
+    let change = |property: &str, before: String| Change {
+        property: property.into(),
+        before: Some(before.into()),
+        after: None,
+    };
+    let queue = broker.describe_queue("a").await.unwrap();
+    assert_eq!(step("a").changes, [change("created_at", queue.created_at.to_string())]);
+    let topic = broker.describe_topic("gone").await.unwrap();
+    let expected = [
+        change("created_at", topic.created_at.to_string()),
+        change("subscription_count", "1".to_owned()),
+    ];
+    assert_eq!(step("gone").changes, expected);
+    let path = "t/Subscriptions/s";
+    let subscription = broker.describe_subscription(path).await.unwrap();
+    assert_eq!(step(path).changes, [change("created_at", subscription.created_at.to_string())]);
+    broker.stop(Duration::ZERO).await.unwrap();
+}
+
+/// DEC-09, DEC-18: an entity with the path of a deleted one is not deleted by the plan, and neither
+/// is a topic that has got a subscription since.
+#[tokio::test]
+async fn changed_entities_are_not_deleted() {
+    let broker = started().await;
+    let digest = broker.plan(&deleting()).await.unwrap().digest();
+    broker.delete_entity("a").await.unwrap();
+    broker.create_queue("a", QueueUpdate::default()).await.unwrap();
+    let error = broker.carry_out(&deleting(), digest, usize::MAX).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::UpdateConflict);
+
+    let digest = broker.plan(&deleting()).await.unwrap().digest();
+    let update = SubscriptionUpdate::default();
+    broker.create_subscription("gone", "later", update, Vec::new()).await.unwrap();
+    let error = broker.carry_out(&deleting(), digest, usize::MAX).await.unwrap_err();
+    assert_eq!(error.condition(), Condition::UpdateConflict);
+    for path in ["a", "b"] {
+        broker.describe_queue(path).await.unwrap();
+    }
+    assert_eq!(broker.describe_topic("gone").await.unwrap().subscription_count, 2);
+
+    let digest = broker.plan(&deleting()).await.unwrap().digest();
+    let done = broker.carry_out(&deleting(), digest, usize::MAX).await.unwrap();
+    assert!(done.failure.is_none() && done.rest.is_empty(), "{done:?}");
     broker.stop(Duration::ZERO).await.unwrap();
 }
 

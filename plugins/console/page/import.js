@@ -141,6 +141,8 @@ function Plan() {
   };
   const count = (kind) => plan?.steps.filter((step) => step.kind === kind).length ?? 0;
   const deletions = count("delete");
+  const below = (plan?.steps ?? []).filter(({ kind }) => kind === "delete").flatMap(({ changes }) => changes ?? [])
+    .filter(({ property }) => property === "subscription_count").reduce((sum, { before }) => sum + Number(before), 0);
   const isReady = deletions === 0 || word.trim().toLowerCase() === WORD;
   return html`<form onSubmit=${look}>
       <p>Paste or choose a TOML file, or the <code>Config.json</code> of the Service Bus emulator. The plan shows each change first.</p>
@@ -161,7 +163,7 @@ function Plan() {
         <p>${plan.steps.length === 0 ? "There is nothing to do: everything is as the text has it. " : `${number(count("create"))} to create, ${number(count("update"))} to change, ${number(deletions)} to delete. `}${counted(plan.unchangedCount, "entity", "entities")} of the text ${plan.unchangedCount === 1 ? "stays" : "stay"} unchanged.</p>
         ${plan.steps.length > 0 && html`<${Steps} steps=${plan.steps} />
           <form onSubmit=${carryOut} aria-label="Carry out the plan">
-            ${deletions > 0 && html`<p class="bad">${counted(deletions, "entity", "entities")} and their messages are deleted. This cannot be undone.</p>
+            ${deletions > 0 && html`<p class="bad">${counted(deletions, "entity", "entities")} and their messages are deleted${below > 0 ? `, and ${counted(below, "subscription")} of these topics` : ""}. This cannot be undone.</p>
               <p><label>Write <code>${WORD}</code> to confirm <input type="text" autocomplete="off" spellcheck=${false} value=${word} disabled=${busy !== ""} onInput=${(event) => setWord(event.currentTarget.value)} /></label></p>`}
             <div class="tools"><button class=${deletions > 0 ? "harm" : "primary"} disabled=${busy !== "" || !isReady}>${deletions > 0 ? `Delete ${counted(deletions, "entity", "entities")} and do ${counted(plan.steps.length, "step")}` : `Do ${counted(plan.steps.length, "step")}`}</button>
               ${busy === "carry" && html`<progress aria-label="Steps done" max=${progress.total} value=${progress.done}></progress> <span>${number(progress.done)} of ${number(progress.total)}</span>

@@ -780,6 +780,7 @@ export interface DeclarationStep {
   readonly kind: "create" | "update" | "delete";
   readonly entity: "queue" | "topic" | "subscription";
   readonly path: string;
+  /** For a deletion `created_at`, and of a topic `subscription_count`, with their values before. */
   readonly changes?: { readonly property: string; readonly before?: string; readonly after?: string }[];
 }
 
