@@ -66,6 +66,9 @@ pub fn run(flags: &ApplyFlags) -> Result<(), Failure> {
         note(text);
     }
     if flags.delete {
+        if let Some(reason) = file.reason_to_keep() {
+            return Err(Failure::usage(reason));
+        }
         file.declaration.unnamed = Unnamed::Delete;
     }
     let parts = parts(std::mem::take(&mut file.declaration))

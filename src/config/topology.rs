@@ -48,6 +48,8 @@ pub struct TopologyFile {
     pub declaration: Declaration,
     /// Values of the emulator's file that were ignored or changed, each with its place.
     pub notes: Vec<String>,
+    /// Place of a member of the emulator's file that may be a misspelt list of entities.
+    unknown_list: Option<String>,
     path: PathBuf,
     /// The place of each declared entity.
     places: Places,
@@ -205,21 +207,22 @@ impl TopologyFile {
     /// Reads the emulator's file with the meaning of the emulator (DEC-15).
     fn of_emulator(path: &Path, text: &str) -> Result<Self, FileError> {
         let wrong = |fault: String| FileError::Wrong(format!("{}: {fault}", path.display()));
-        let imported = emulator::file::read(text).map_err(|fault| wrong(fault.to_string()))?;
-        let mut config = imported.config;
+        let emulator::file::Imported { mut config, notes, unknown_list } =
+            emulator::file::read(text).map_err(|fault| wrong(fault.to_string()))?;
         // The name of a namespace is not declared.
         config.remove("namespace");
         let topology: Topology =
             config.try_into().map_err(|error| wrong(error.message().to_owned()))?;
         let file = Self::of_topology(path, &topology, Places::Emulator)?;
         let declaration = with_emulator_meaning(file.declaration);
-        Ok(Self { declaration, notes: imported.notes, ..file })
+        Ok(Self { declaration, notes, unknown_list, ..file })
     }
 
     fn of_topology(path: &Path, topology: &Topology, places: Places) -> Result<Self, FileError> {
         let mut file = Self {
             declaration: Declaration::new(),
             notes: Vec::new(),
+            unknown_list: None,
             path: path.to_owned(),
             places,
         };
@@ -229,6 +232,17 @@ impl TopologyFile {
                 FileError::Wrong(format!("{place}: {key}: {detail}"))
             })?;
         Ok(file)
+    }
+
+    /// The reason why entities that the file does not name must not be deleted, if there is one
+    /// (DEC-19).
+    pub fn reason_to_keep(&self) -> Option<String> {
+        let place = self.unknown_list.as_ref()?;
+        let path = self.path.display();
+        Some(format!(
+            "{path}: {place} is unknown, so entities in it would be deleted; correct or remove \
+             it, or keep the entities that are not named"
+        ))
     }
 
     /// The file, with the line or member if `said` begins with a key.

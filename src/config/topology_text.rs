@@ -39,6 +39,7 @@ impl DeclarationText for TopologyText {
         Ok(ReadDeclaration {
             declaration: std::mem::take(&mut file.declaration),
             notes: std::mem::take(&mut file.notes),
+            reason_to_keep: file.reason_to_keep(),
             place_of: Box::new(move |said| file.found_place(said)),
         })
     }

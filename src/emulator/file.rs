@@ -61,6 +61,8 @@ pub struct Imported {
     pub config: Table,
     /// Values that were ignored or changed, each with its place.
     pub notes: Vec<String>,
+    /// Place of the first unknown member next to entities, which may be a misspelt list of them.
+    pub unknown_list: Option<String>,
 }
 
 /// Invalid value, and its place in the file.
@@ -88,7 +90,8 @@ pub fn read(text: &str) -> Read<Imported> {
         })?;
     let mut notes = Notes::default();
     let config = read_root(&Place::root(&root), &mut notes)?;
-    Ok(Imported { config, notes: notes.0 })
+    let Notes { texts, unknown_list } = notes;
+    Ok(Imported { config, notes: texts, unknown_list })
 }
 
 /// Place in the emulator's file for an index of this broker's configuration:
@@ -123,11 +126,15 @@ pub fn place_of(key: &str) -> Option<String> {
 
 /// Notes about a file that was accepted.
 #[derive(Default)]
-struct Notes(Vec<String>);
+struct Notes {
+    texts: Vec<String>,
+    /// As [`Imported::unknown_list`].
+    unknown_list: Option<String>,
+}
 
 impl Notes {
     fn unknown(&mut self, place: &str) {
-        self.0.push(format!("{place} is unknown and ignored"));
+        self.texts.push(format!("{place} is unknown and ignored"));
     }
 }
 
@@ -195,9 +202,22 @@ impl<'a> Place<'a> {
 
     /// Notes all members that are not among the known ones.
     fn only(&self, known: &[&str], notes: &mut Notes) -> Read<()> {
+        self.unknown(known, |place| notes.unknown(place))
+    }
+
+    /// As [`Place::only`], for an object that has lists of entities.
+    fn only_lists(&self, known: &[&str], notes: &mut Notes) -> Read<()> {
+        self.unknown(known, |place| {
+            notes.unknown(place);
+            notes.unknown_list.get_or_insert_with(|| place.to_owned());
+        })
+    }
+
+    /// Calls `found` with the place of each member that is not among the known ones.
+    fn unknown(&self, known: &[&str], mut found: impl FnMut(&str)) -> Read<()> {
         for (name, value) in self.object()? {
             if !known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
-                notes.unknown(&self.below(name, value).path);
+                found(&self.below(name, value).path);
             }
         }
         Ok(())
@@ -205,18 +225,18 @@ impl<'a> Place<'a> {
 }
 
 fn read_root(root: &Place<'_>, notes: &mut Notes) -> Read<Table> {
-    root.only(&["UserConfig"], notes)?;
+    root.only_lists(&["UserConfig"], notes)?;
     let Some(user) = root.member("UserConfig")? else {
         return root.refuse("has no UserConfig; add one");
     };
     // `Logging` configures the log file of the emulator; this broker logs to standard error.
-    user.only(&["Namespaces", "Logging"], notes)?;
+    user.only_lists(&["Namespaces", "Logging"], notes)?;
     let namespaces = user.list("Namespaces")?;
     let [namespace] = namespaces.as_slice() else {
         return user
             .refuse(format!("has {} Namespaces; exactly one is expected", namespaces.len()));
     };
-    namespace.only(&["Name", "Queues", "Topics"], notes)?;
+    namespace.only_lists(&["Name", "Queues", "Topics"], notes)?;
     let mut config = Table::new();
     if let Some(name) = namespace.member("Name")? {
         let section = Table::from_iter([("name".to_owned(), Toml::from(name.text()?))]);
@@ -240,7 +260,7 @@ fn read_root(root: &Place<'_>, notes: &mut Notes) -> Read<Table> {
 }
 
 fn read_topic(topic: &Place<'_>, notes: &mut Notes) -> Read<Table> {
-    topic.only(&["Name", "Properties", "Subscriptions"], notes)?;
+    topic.only_lists(&["Name", "Properties", "Subscriptions"], notes)?;
     let mut table = entity(topic, Owner::Topic, notes)?;
     let mut subscriptions = Vec::new();
     for subscription in topic.list("Subscriptions")? {
@@ -336,7 +356,7 @@ fn window(place: &Place<'_>, value: Toml, notes: &mut Notes) -> Toml {
     if span.is_none_or(|span| span >= TimeSpan::from_seconds(WINDOW_SECONDS_MIN)) {
         return value;
     }
-    notes.0.push(format!(
+    notes.texts.push(format!(
         "{} is less than {WINDOW_DEFAULT}; {WINDOW_DEFAULT} is used instead",
         place.path
     ));
@@ -389,7 +409,7 @@ fn insert_true_filter(
     filter: &str,
     notes: &mut Notes,
 ) -> Option<Toml> {
-    notes.0.push(format!(
+    notes.texts.push(format!(
         "{} has no condition in {filter}, so every message matches",
         properties.path
     ));

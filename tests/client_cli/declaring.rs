@@ -149,6 +149,24 @@ fn emulator_file_is_applied() {
     assert!(log.contains("UserConfig.Namespaces[0].Queues[0]: "), "{log}");
 }
 
+/// DEC-19, DEC-20: an unknown member next to entities may be a misspelt list of them. Such a file
+/// deletes nothing.
+#[test]
+fn misspelt_lists_delete_nothing() {
+    let broker = Broker::start();
+    broker.ok(&["topic", "create", "events"]);
+    let namespace =
+        r#"{"Name": "n", "Queues": [{"Name": "orders"}], "Topic": [{"Name": "events"}]}"#;
+    let config = format!(r#"{{"UserConfig": {{"Namespaces": [{namespace}]}}}}"#);
+    let file = File::new("misspelt", &config);
+    let (_, log) = broker.ends(2, &["apply", "--delete", "-f", file.path()]);
+    assert!(log.contains("UserConfig.Namespaces[0].Topic is unknown, so entities"), "{log}");
+    broker.ok(&["topic", "show", "events"]);
+    broker.ends(4, &["queue", "show", "orders"]);
+    broker.ok(&["apply", "-f", file.path()]);
+    broker.ok(&["queue", "show", "orders"]);
+}
+
 /// DEC-17: applying an export changes nothing at its source, and makes an empty namespace equal to
 /// the source.
 #[test]

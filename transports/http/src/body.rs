@@ -266,13 +266,22 @@ pub(crate) async fn read_json<T: DeserializeOwned>(
     exchange: &Exchange,
     payload: &mut web::Payload,
 ) -> Result<(T, RequestBody), Refusal> {
+    read_json_within(exchange, payload, json_bytes_max(&exchange.site)).await
+}
+
+/// As [`read_json`], for a body of at most `bytes_max`.
+pub(crate) async fn read_json_within<T: DeserializeOwned>(
+    exchange: &Exchange,
+    payload: &mut web::Payload,
+    bytes_max: u64,
+) -> Result<(T, RequestBody), Refusal> {
     let site = &exchange.site;
     if is_json(&exchange.request) == Some(false) {
         return Err(Refusal::argument("the Content-Type must be application/json")
             .with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE)
             .closing());
     }
-    let mut body = read(exchange, payload, "request body", json_bytes_max(site)).await?;
+    let mut body = read(exchange, payload, "request body", bytes_max).await?;
     body.have_room_for_parts(site).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let value = serde_json::from_slice(text)

@@ -50,6 +50,8 @@ pub struct ReadDeclaration {
     pub declaration: Declaration,
     /// Values that were ignored or changed, each with its place.
     pub notes: Vec<String>,
+    /// The reason why entities that the text does not name must not be deleted, if there is one.
+    pub reason_to_keep: Option<String>,
     /// Returns the place in the text of an error whose detail begins with the place in the
     /// declaration.
     pub place_of: PlaceHook,

@@ -33,6 +33,10 @@ pub(super) struct Operations;
 
 /// Maximum bytes of a text: a declaration of this size fits into the request that plans it.
 const TEXT_BYTES_MAX: usize = 1_000_000;
+/// Maximum bytes of the JSON around a text: escapes may double it.
+const TEXT_JSON_BYTES_MAX: u64 = 2 * TEXT_BYTES_MAX as u64 + 1_000;
+/// Memory of the entities that are read, in lengths of the text.
+const READ_COPIES: u64 = 32;
 /// Entries in a page of a list.
 const PAGE_COUNT: usize = 100;
 /// Memory of an export: a page of each level, and its text in the socket's buffer.
@@ -71,8 +75,8 @@ pub(crate) struct TextPlanView {
     tag = "namespace",
     params(("dryRun" = Option<bool>, Query, description = "true only returns the steps"),
         ("digest" = Option<String>, Query, description = "digest of the plan to carry out"),
-        ("stepsMax" = Option<usize>, Query, description = "maximum number of steps to return; at \
-            most 100, the default")),
+        ("stepsMax" = Option<usize>, Query, description = "maximum number of steps to carry out; \
+            at most 100, the default; a plan has all steps")),
     request_body = DeclarationTextForm,
     responses((status = 200, body = TextPlanView), (status = "default", body = Problem)))]
 pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
@@ -80,7 +84,9 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
     let asked = asked(exchange)?;
     let steps_max = number(exchange, "stepsMax")?;
     let hook = hook(&exchange.site)?;
-    let (form, _room): (DeclarationTextForm, _) = body::read_json(exchange, payload).await?;
+    let bytes_max = TEXT_JSON_BYTES_MAX.max(body::json_bytes_max(&exchange.site));
+    let (form, mut memory): (DeclarationTextForm, _) =
+        body::read_json_within(exchange, payload, bytes_max).await?;
     let DeclarationTextForm { text, delete_unnamed } = form;
     let length = text.len();
     if length > TEXT_BYTES_MAX {
@@ -89,13 +95,18 @@ pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> 
              apply`"
         )));
     }
+    memory.have_room_for(&exchange.site, READ_COPIES * length as u64).await?;
     // A large text takes long; other connections use this thread.
     let reading = tokio::task::spawn_blocking(move || hook.read(&text));
     let Ok(read) = reading.await else {
         return Err(Rejection::internal("the text could not be read").into());
     };
-    let ReadDeclaration { mut declaration, notes, place_of } = read.map_err(Refusal::argument)?;
+    let ReadDeclaration { mut declaration, notes, reason_to_keep, place_of } =
+        read.map_err(Refusal::argument)?;
     if delete_unnamed {
+        if let Some(reason) = reason_to_keep {
+            return Err(Refusal::argument(reason));
+        }
         declaration.unnamed = Unnamed::Delete;
     }
     let request = asked.request(exchange, declaration, steps_max);

@@ -66,8 +66,8 @@ pub(super) enum DeclarationMode {
 #[utoipa::path(post, operation_id = "declare", path = "/declaration", tag = "namespace",
     params(("dryRun" = Option<bool>, Query, description = "true only returns the steps"),
         ("digest" = Option<String>, Query, description = "digest of the plan to carry out"),
-        ("stepsMax" = Option<usize>, Query, description = "maximum number of steps to return; at \
-            most 100, the default")),
+        ("stepsMax" = Option<usize>, Query, description = "maximum number of steps to carry out; \
+            at most 100, the default; a plan has all steps")),
     request_body = DeclarationForm,
     responses((status = 200, body = PlanView), (status = "default", body = Problem)))]
 pub(super) async fn declare(exchange: &Exchange, payload: &mut web::Payload) -> Answer {
