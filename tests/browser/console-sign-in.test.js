@@ -96,6 +96,26 @@ test("tabs of a browser share their sign-in", async (t) => {
   }
 });
 
+// CON-47, CON-71: the next person who signs in does not see the messages that were taken before
+test("taken messages leave the page at a sign-out", async (t) => {
+  const tab = await opened(t, {}, /401/);
+  await tab.goto(`${console_}#/settings`);
+  await signIn(tab);
+  await role(tab, "admin");
+  await visit(tab, "#/queue/hello/take");
+  await tab.getByRole("button", { name: "Take a message" }).click();
+  const message = tab.getByRole("region", { name: /^Message \d/ });
+  await message.getByText("two coffees").waitFor();
+  await visit(tab, "#/settings");
+  await tab.getByRole("button", { name: "Sign out" }).click();
+  await asks(tab);
+  await signIn(tab);
+  await role(tab, "admin");
+  await visit(tab, "#/queue/hello/take");
+  await tab.getByText("counts as a delivery").waitFor();
+  assert.equal(await message.count(), 0);
+});
+
 // CON-71: a regenerated key ends the token
 test("a regenerated key ends the sign-in", async (t) => {
   const tab = await opened(t, {}, /401/);

@@ -94,19 +94,22 @@ test("a form is filled from a template, a file and a message", async (t) => {
   await go(tab).click();
   await send(tab).getByText("the last as 2").waitFor();
 
-  await post("queues/orders/messages", { body: "a\r\nb", subject: "original", applicationProperties: { size: { type: "u8", value: 3 } } });
+  await post("queues/orders/messages", { body: "a\r\nb", subject: "original", replyToSessionId: "s", applicationProperties: { size: { type: "u8", value: 3 }, whole: { type: "f64", value: 5 }, short: { type: "f32", value: 2 } } });
   const [last] = (await heads("queues/orders")).filter(({ subject }) => subject === "original");
   await visit(tab, `#/queue/orders/messages/${last.sequenceNumber}`);
   await tab.getByRole("link", { name: "Send a copy…" }).click();
   await send(tab).getByText("is sent as it is").waitFor();
-  assert.equal(await send(tab).getByLabel("Type of property 1").inputValue(), "u8");
+  const types = await Promise.all([1, 2, 3].map((place) => send(tab).getByLabel(`Type of property ${place}`).inputValue()));
+  assert.deepEqual(types.sort(), ["f32", "f64", "u8"]);
+  await send(tab).getByText("The form leaves out its reply-to session.").waitFor();
   await visit(tab, `#/queue/copies/send?copy=${encodeURIComponent(`queues/orders/messages/${last.sequenceNumber}`)}`);
   await send(tab).getByText("is sent as it is").waitFor();
   await go(tab).click();
   await send(tab).getByText("the last as 3").waitFor();
   const [, two, three] = await heads("queues/copies");
   assert.equal(two.bodyStartBase64, bytes.toString("base64"));
-  assert.deepEqual([three.bodyStart, three.subject, three.applicationProperties], ["a\r\nb", "original", { size: { type: "u8", value: 3 } }]);
+  assert.deepEqual([three.bodyStart, three.subject, three.applicationProperties], ["a\r\nb", "original", { size: { type: "u8", value: 3 }, whole: 5, short: { type: "f32", value: 2 } }]);
+  assert.match(await (await fetch(`${process.env.PEEKLOCK_HTTP}/$api/v1/queues/copies/messages/3/head`)).text(), /"whole":5\.0/);
 });
 
 // CON-47: repetition is bounded, and can be stopped

@@ -63,14 +63,21 @@ export const now = () => Date.now() + ahead;
 const segment = (/** @type {string} */ text) => encodeURIComponent(text);
 
 /**
- * Parses JSON; an integer that a `number` would round becomes a `bigint`.
+ * Parses JSON; an integer that a `number` would round becomes a `bigint`. With `isTyped`, a whole number that is written
+ * with a fraction or exponent becomes a typed f64.
  * @param {string} text
  */
-export function parse(text) {
+export function parse(text, isTyped = false) {
   // Browsers pass the text of a number as a third argument.
   const revive = (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ context = {}) => {
-    const isRounded = typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context.source ?? "");
-    return isRounded ? BigInt(context.source ?? 0) : value;
+    if (typeof value !== "number" || (Number.isSafeInteger(value) && !isTyped)) {
+      return value;
+    }
+    const { source = "" } = context;
+    if (/^-?\d+$/.test(source)) {
+      return Number.isSafeInteger(value) ? value : BigInt(source);
+    }
+    return isTyped && source !== "" && Number.isInteger(value) ? { type: "f64", value } : value;
   };
   return JSON.parse(text, /** @type {any} */ (revive));
 }
@@ -165,6 +172,9 @@ export async function get(path, query, signal) {
   const response = await send(address(API, path, query), { signal });
   return noteClock(await response.text(), sentAt);
 }
+
+/** Reads a message whose properties keep their types. */
+export const getTyped = async (/** @type {string} */ path) => parse(await (await send(address(API, path))).text(), true);
 
 /** Parses an answer or event, and sets the clock by its `nowUtc`. */
 export function noteClock(/** @type {string} */ text, sentAt = Date.now()) {

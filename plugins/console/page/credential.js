@@ -19,6 +19,8 @@ let onAnswer;
 let onLateAnswer;
 /** @type {(() => void) | undefined} */
 let onEnd;
+/** Actions that remove what a page has kept of the broker. @type {(() => void)[]} */
+const onForgotten = [];
 
 const tabs = new BroadcastChannel(NAME);
 tabs.onmessage = ({ data }) => {
@@ -76,11 +78,17 @@ export function forgetToken() {
 }
 
 function forgetDrafts() {
+  onForgotten.forEach((action) => action());
   try {
     sessionStorage.removeItem(DRAFTS);
   } catch {
     // Then there are none.
   }
+}
+
+/** Calls an action at each sign-out, of this tab or another. */
+export function whenForgotten(/** @type {() => void} */ action) {
+  onForgotten.push(action);
 }
 
 /** Calls an action when another tab has signed out. */

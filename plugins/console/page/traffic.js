@@ -3,7 +3,8 @@
 // of the page while it is open. *Send* and *Take* are a producer and a consumer by hand (CON-47, CON-54).
 
 import { counted, useMayOperate } from "./actions.js";
-import { ApiError, asApiError, change, entityPath, get, getBytes, now, segment } from "./api.js";
+import { ApiError, asApiError, change, entityPath, getBytes, getTyped, now, segment } from "./api.js";
+import { whenForgotten } from "./credential.js";
 import { utf8 } from "./decode.js";
 import { number, parseDuration, propertyText, propertyType, size, visible } from "./format.js";
 import { useKeys } from "./keys.js";
@@ -137,6 +138,7 @@ const UNITS = { seconds: ["S", 1000], minutes: ["M", 60_000], hours: ["H", 3_600
 /** Largest body in the text field, and largest body of a file or message. */
 const [TEXT_BYTES, BODY_BYTES] = [256 << 10, 1 << 20];
 const PROPERTIES_MAX = 64;
+const LIVE_MAX = 99_999;
 const [COUNT_MAX, RATE_MAX] = [1000, 50];
 const [TEMPLATES, TEMPLATES_MAX, TEMPLATES_CHARS] = ["peeklock.templates", 20, 256 << 10];
 const BLANK = { body: "", fields: {}, properties: /** @type {any[]} */ ([]), live: "", unit: "minutes", due: "", bytes: /** @type {Uint8Array | undefined} */ (undefined), source: "" };
@@ -172,23 +174,43 @@ function bodyOf(/** @type {Uint8Array} */ bytes, /** @type {string} */ source) {
   return text === undefined || text.includes("\r") ? { body: "", bytes, source } : { body: text, bytes: undefined, source: "" };
 }
 
-/** Reads a message, as values of the form. */
+/** Texts of a message that the form does not have. */
+const UNSENT = { partitionKey: "partition key", transactionPartitionKey: "transaction partition key", replyToSessionId: "reply-to session" };
+/** A longer time to live is unlimited. */
+const LIVE_MS_MAX = 86_400_000 * 365 * 1000;
+
+/** A property of a message as a row of the form. `getTyped` also marks the value of a typed number. */
+function propertyRow([name, value]) {
+  const inner = value?.value;
+  const plain = inner?.type === "f64" ? { ...value, value: inner.value } : value;
+  return { name, type: propertyType(plain), text: propertyText(plain) };
+}
+
+/** Reads a message, as values of the form, with the parts that the form cannot send. */
 async function readMessage(/** @type {string} */ path) {
-  const [head, part] = await Promise.all([get(`${path}/head`), getBytes(`${path}/body`, 0, BODY_BYTES)]);
+  const [head, part] = await Promise.all([getTyped(`${path}/head`), getBytes(`${path}/body`, 0, BODY_BYTES)]);
   const isValue = /value|sequence/.test(part.kind ?? "");
-  const flaw = isValue ? "Its body is an AMQP value, which this page cannot send; the other properties are here." : part.total > part.bytes.length ? `Its body has more than ${size(BODY_BYTES)}; the other properties are here.` : "";
+  const bodyFlaw = isValue ? "Its body is an AMQP value, which this page cannot send; the other properties are here." : part.total > part.bytes.length ? `Its body has more than ${size(BODY_BYTES)}; the other properties are here.` : "";
   const live = parseDuration(head.timeToLive) ?? Infinity;
+  const isTimed = Number.isFinite(live) && live <= LIVE_MS_MAX;
   const unit = Object.keys(UNITS).reverse().find((name) => live % Number(UNITS[name][1]) === 0);
   const properties = Object.entries(head.applicationProperties ?? {}).filter(([name]) => !/^DeadLetter(Reason|ErrorDescription|Source)$/.test(name));
+  // A year is longer than any message of a form lives.
+  const isKept = unit !== undefined && live > 0 && live < 366 * 86_400_000 && live / Number(UNITS[unit][1]) <= LIVE_MAX;
+  const unsent = Object.keys(UNSENT).filter((name) => head[name] !== undefined && !(name === "partitionKey" && head[name] === head.sessionId));
+  const lost = [
+    ...unsent.map((name) => `its ${UNSENT[name]}`),
+    isTimed && !isKept && `its time to live (${visible(head.timeToLive)})`,
+    properties.length > PROPERTIES_MAX && counted(properties.length - PROPERTIES_MAX, "more property", "more properties"),
+  ].filter(Boolean);
   return {
-    flaw,
+    flaw: [bodyFlaw, lost.length > 0 && `The form leaves out ${lost.join(", ")}.`].filter(Boolean).join(" "),
     values: {
       ...BLANK,
-      ...(flaw === "" && bodyOf(part.bytes, `body of message ${head.sequenceNumber}`)),
+      ...(bodyFlaw === "" && bodyOf(part.bytes, `body of message ${head.sequenceNumber}`)),
       fields: Object.fromEntries(FIELDS.filter(([name]) => name !== "messageId" && head[name] !== undefined).map(([name]) => [name, head[name]])),
-      properties: properties.slice(0, PROPERTIES_MAX).map(([name, value]) => ({ name, type: propertyType(value), text: propertyText(value) })),
-      // A year is longer than any message of a form lives.
-      ...(unit && live > 0 && live < 366 * 86_400_000 && { live: String(live / Number(UNITS[unit][1])), unit }),
+      properties: properties.slice(0, PROPERTIES_MAX).map(propertyRow),
+      ...(isKept && { live: String(live / Number(UNITS[unit][1])), unit }),
     },
   };
 }
@@ -301,7 +323,7 @@ export function Send({ kind, path, query, description }) {
         )}
         <button type="button" disabled=${values.properties.length >= PROPERTIES_MAX} onClick=${() => put({ properties: [...values.properties, { name: "", type: "string", text: "" }] })}>Add a property</button>
       </fieldset>
-      <div class="tools"><label>Time to live <input type="number" min="1" max="99999" value=${values.live} onInput=${(event) => put({ live: event.currentTarget.value })} /></label>
+      <div class="tools"><label>Time to live <input type="number" min="1" max=${LIVE_MAX} value=${values.live} onInput=${(event) => put({ live: event.currentTarget.value })} /></label>
         <select aria-label="Unit of the time to live" value=${values.unit} onChange=${(event) => put({ unit: event.currentTarget.value })}>${Object.keys(UNITS).map((unit) => html`<option key=${unit} value=${unit} selected=${unit === values.unit}>${unit}</option>`)}</select>
         <label>Not before (${preferences.value.zone === "utc" ? "UTC" : "local time"}) <input type="datetime-local" step="1" value=${values.due} onInput=${(event) => put({ due: event.currentTarget.value })} /></label></div>
     <//>
@@ -353,7 +375,7 @@ function Templates({ values, onChoose }) {
     <label>Name <input type="text" maxlength="60" autocomplete="off" spellcheck=${false} value=${name} onInput=${(event) => setName(event.currentTarget.value)} /></label>
     <button disabled=${name.trim() === ""}>Keep as template</button>
     ${chosen !== "" && html`<button type="button" onClick=${remove}>Delete the template</button>`}
-    <span class="quiet">Templates stay in this browser.</span>
+    <span class="quiet">Templates stay in this browser, also after a sign-out.</span>
     ${flaw && html`<span class="look">${flaw}</span>`}
   </form>`;
 }
@@ -420,8 +442,9 @@ function Sending({ kind, path, values, flaw, onFlaw, children }) {
   </form>`;
 }
 
-/** Messages that this page has taken; the newest is first. They are gone with the page, and their locks end. */
+/** Messages that this page has taken; the newest is first. They are gone with the page or a sign-out, and their locks end. */
 const taken = new Store(/** @type {any[]} */ ([]));
+whenForgotten(() => taken.set([]));
 const TAKEN_MAX = 20;
 const BODY_CHARS = 4000;
 const SETTLED = { complete: "Completed: it is removed.", abandon: "Abandoned: it is available again, and the delivery counts as failed.", defer: "Deferred: only its number finds it now.", "dead-letter": "Dead-lettered." };
