@@ -208,9 +208,7 @@ impl Access {
         let Some(present) = present_entity(&self.broker, *kind, path).await? else {
             return Ok(());
         };
-        if present.created_at != planned.created_at
-            || present.subscription_count > planned.subscription_count
-        {
+        if !planned.covers(&present) {
             let detail = format!(
                 "{kind} {} was created again or has got subscriptions since this plan was made; \
                  plan again",

@@ -52,6 +52,14 @@ pub(crate) struct UnnamedEntity {
     pub(crate) subscription_count: Option<u64>,
 }
 
+impl UnnamedEntity {
+    /// Whether the entity that is present is this one, without further subscriptions.
+    pub(crate) fn covers(&self, present: &Self) -> bool {
+        present.created_at == self.created_at
+            && present.subscription_count <= self.subscription_count
+    }
+}
+
 /// An existing entity; a subscription with the differences of its rules.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum ExistingEntity {

@@ -1,11 +1,11 @@
 //! Tests of plans. `tests/declarations.rs` proves that carrying one out satisfies the declaration.
 
-use super::planner::{ExistingEntity, PlanWithWork, Snapshot, StepWork, plan};
+use super::planner::{ExistingEntity, PlanWithWork, Snapshot, StepWork, UnnamedEntity, plan};
 use super::rules::{RuleChanges, RuleDifference, RuleTextBudget};
 use super::yielder::{Yielder, run_counting_yields};
 use super::*;
 use crate::condition::Condition;
-use crate::description::Settings;
+use crate::description::{EntityKind, Settings};
 use crate::path::PathKey;
 use crate::rule::{CorrelationFilter, Filter};
 use crate::time::{TimeSpan, Timestamp};
@@ -413,6 +413,24 @@ fn existing_rules_in_a_plan_are_bounded() {
     assert_eq!(difference(&short, &[]).0.unwrap_err().condition(), Condition::QuotaExceeded);
     let most = difference(&short[..RULE_COUNT_MAX], &[]).0.unwrap();
     assert_eq!(most.changes.len(), RULE_COUNT_MAX);
+}
+
+/// DEC-18: a step deletes neither an entity that was created again nor a topic with more
+/// subscriptions than the plan has.
+#[test]
+fn deletion_covers_only_what_was_planned() {
+    let topic = |ticks: i64, count: u64| UnnamedEntity {
+        kind: EntityKind::Topic,
+        path: "t".into(),
+        created_at: Timestamp::from_ticks(ticks),
+        subscription_count: Some(count),
+    };
+    let planned = topic(5, 2);
+    for (present, is_covered) in
+        [(topic(5, 2), true), (topic(5, 1), true), (topic(5, 3), false), (topic(6, 2), false)]
+    {
+        assert_eq!(planned.covers(&present), is_covered, "{present:?}");
+    }
 }
 
 /// DESIGN D6: the memory of a plan stays within the estimate made before it: for new and changed
