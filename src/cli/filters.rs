@@ -49,7 +49,7 @@ that gets it only with the change, `-` only without it, `~` as a different copy.
     exit_codes!(),
     "
 
-Here 6 means that no message differs."
+Here 6 means that no message differs, and that none was left out."
 );
 
 #[derive(Args)]
@@ -161,7 +161,7 @@ pub fn what_if(flags: &WhatIfFlags) -> Result<(), Failure> {
             objects(session.out, flags.common.output, findings_to_json(findings))?;
         }
         match found.difference_count {
-            0 => Err(Failure::Reported(exit::NOTHING)),
+            0 if !found.is_cut => Err(Failure::Reported(exit::NOTHING)),
             _ => Ok(()),
         }
     })

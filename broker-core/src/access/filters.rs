@@ -4,32 +4,31 @@
 //!
 //! The rules are read from the topic and judged here, so a trial takes no time of the topic.
 
+mod comparison;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use peeklock_model::inspect::{HeadOrder, HeadQuery, HeadStart, HeadStates, ROW_COUNT_MAX};
 
+use self::comparison::{Comparison, Room, select};
 use super::Access;
 use super::inspect::read_head;
 use crate::broker::Entity;
+use crate::command::InboundMessage;
 use crate::condition::Condition;
 use crate::contract::action::Action;
 use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
 use crate::findings::Head;
 use crate::ids::{EntityId, SequenceNumber};
-use crate::limits::Limits;
 use crate::machine::family::CopySettings;
-use crate::message::{Body, Message, Overlay};
+use crate::message::{Body, Message, Overlay, Value};
 use crate::path::{PathKey, subscription_path};
-use crate::rule::{
-    Acceptance, Copy, Explanation, RuleEvaluation, SampledMessage, Selection, SelectionChange,
-    TopicTrial,
-};
+use crate::rule::{Acceptance, Copy, Explanation, SampledMessage, TopicTrial};
 use crate::samples::query::{
     CHANGE_COUNT_MAX, CopyPreview, ExplainQuery, SamplesQuery, SubscriptionExplanation,
-    TRIED_COUNT_MAX, TopicExplanation, TopicSample, TopicSamples, WhatIf, WhatIfCounts,
-    WhatIfDifference, WhatIfQuery,
+    TRIED_COUNT_MAX, TopicExplanation, TopicSample, TopicSamples, WhatIf, WhatIfQuery,
 };
 use crate::survey::ReadableKeys;
 use crate::time::{TimeSpan, Timestamp};
@@ -40,14 +39,18 @@ const RULE_BYTES_MAX: u64 = 16 << 20;
 const TRIED_BYTES_MAX: usize = 4 << 20;
 /// Maximum bytes of the rules and copies in an explanation, unless the first rule has more.
 const EXPLAINED_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a name in an answer, in addition to its text.
+const NAME_BYTES: usize = 64;
+/// Bytes of an application property, in addition to its name and value.
+const PROPERTY_BYTES: usize = size_of::<(String, Value)>() + 64;
 /// Number of rules that are read from a topic at once.
 const RULES_AT_ONCE: usize = 1_000;
 /// Number of heads that are read for each message that is asked for, at most, since many are of the
 /// same message.
 const HEADS_FACTOR: usize = 4;
-/// Number of steps of judging between two yields.
-const STEPS_AT_ONCE: u64 = 100_000;
-/// Time after which a trial takes no further message.
+/// Time after which a trial reads no further message.
+const READING_TIME: TimeSpan = TimeSpan::from_seconds(3);
+/// Time after which a trial judges no further message.
 const TRIAL_TIME: TimeSpan = TimeSpan::from_seconds(5);
 /// Name of a subscription that the reader may not read.
 const HIDDEN: &str = "(one that you may not read)";
@@ -65,18 +68,6 @@ struct TriedMessage {
     message: SampledMessage,
     /// Its number in the subscription that has it.
     stored: Option<(Arc<str>, SequenceNumber)>,
-}
-
-/// Copies of messages by the rules of a topic, compared with those by changed rules.
-struct Comparison {
-    before: TopicTrial,
-    after: TopicTrial,
-    readable: HashSet<EntityId>,
-    /// By the ids of the subscriptions.
-    counts: Vec<WhatIfCounts>,
-    difference_count: u64,
-    differences: Vec<WhatIfDifference>,
-    difference_count_max: u64,
 }
 
 /// Messages on which rules are tried, each once.
@@ -123,8 +114,8 @@ impl Access {
             name.map_or(HIDDEN, |name| &**name)
         });
         let mut subscriptions = Vec::new();
-        let (mut bytes, mut is_cut) = (0usize, false);
-        'all: for (id, name) in trial.subscriptions().filter(|(id, _)| readable.contains(id)) {
+        let mut room = Room::new(EXPLAINED_BYTES_MAX);
+        for (id, name) in trial.subscriptions().filter(|(id, _)| readable.contains(id)) {
             let mut rules = Vec::new();
             let by = selected_by.filter(|_| trial.is_catch_all(id));
             for rule in trial.rules(id) {
@@ -132,22 +123,36 @@ impl Access {
                     Some(by) => rule.not_evaluated(by),
                     None => rule.explain(&message.published(), limits, &mut || 0),
                 };
-                let with_it = bytes.saturating_add(explanation_bytes(&explanation));
-                if with_it > EXPLAINED_BYTES_MAX && bytes > 0 {
-                    is_cut = true;
-                    break 'all;
+                if !room.take(explanation_bytes(&explanation)) {
+                    break;
                 }
-                bytes = with_it;
                 rules.push(explanation);
                 tokio::task::yield_now().await;
             }
             let mut copies = Vec::new();
-            for copy in selection.stored().iter().filter(|copy| copy.subscription == id) {
-                bytes = bytes.saturating_add(message.bytes());
-                copies.push(preview(&trial, &message, copy));
+            for copy in selection.stored() {
+                if room.is_full {
+                    break;
+                }
+                if copy.subscription != id {
+                    continue;
+                }
+                let preview = preview(&trial, &message, copy);
+                if !room.take(preview_bytes(&message, copy, &preview)) {
+                    break;
+                }
+                copies.push(preview);
+                tokio::task::yield_now().await;
             }
-            subscriptions.push(SubscriptionExplanation { name: Arc::clone(name), rules, copies });
+            if room.take(NAME_BYTES + name.len()) || !rules.is_empty() || !copies.is_empty() {
+                let name = Arc::clone(name);
+                subscriptions.push(SubscriptionExplanation { name, rules, copies });
+            }
+            if room.is_full {
+                break;
+            }
         }
+        let is_cut = room.is_full;
         let message = head_of(&message);
         Ok(TopicExplanation { message, subscriptions, hidden_count, is_cut })
     }
@@ -172,39 +177,61 @@ impl Access {
         let limits = &self.broker.settings().limits;
         let mut after = before.clone();
         for change in &query.changes {
+            let name = &*change.subscription;
+            // A hidden subscription is answered as a missing one, so that no trial reports it.
+            if before.subscription(name).is_none_or(|id| !readable.contains(&id)) {
+                return Err(refuse(Rejection::entity_not_found(name)));
+            }
             after.change(change, limits).map_err(refuse)?;
         }
-        let until = self.broker.now().plus(TRIAL_TIME);
-        let mut tried = TriedMessages::default();
-        let mut is_cut = !self.add_samples(&topic, &mut tried);
-        let sample_count = tried.list.len() as u64;
         let names = before.subscriptions().filter(|(id, _)| readable.contains(id));
         let names: Vec<_> = names.map(|(_, name)| Arc::clone(name)).collect();
         let count_max = query.message_count_max;
-        is_cut |= !self.add_stored(&topic, &names, count_max, until, &mut tried).await?;
         let difference_count_max = u64::from(query.difference_count_max);
         let mut comparison = Comparison::new(before, after, readable, difference_count_max);
-        let mut tried_count = 0;
-        for message in tried.list {
-            if self.broker.now() >= until {
-                is_cut = true;
-                break;
-            }
-            tried_count += 1;
-            comparison.add(message, limits).await;
-        }
-        let Comparison { before, readable, counts, difference_count, differences, .. } = comparison;
+        let start = self.broker.now();
+        let until = start.plus(TRIAL_TIME);
+        let mut tried = TriedMessages::default();
+        let mut is_cut = !self.add_samples(&topic, &mut tried);
+        // The samples are judged before a slow disk can use up the time.
+        let samples = std::mem::take(&mut tried.list);
+        let sample_count = self.judge(samples, until, &mut comparison).await;
+        let until_read = start.plus(READING_TIME);
+        is_cut |= !self.add_stored(&topic, &names, count_max, until_read, &mut tried).await?;
+        let message_count = self.judge(tried.list, until, &mut comparison).await;
+        let Comparison { before, readable, counts, room, is_late, .. } = comparison;
+        let (difference_count, differences) = (comparison.difference_count, comparison.differences);
         let counts = before.subscriptions().zip(counts);
         let visible = counts.filter(|((id, _), _)| readable.contains(id));
         Ok(WhatIf {
-            sample_count: sample_count.min(tried_count),
-            message_count: tried_count.saturating_sub(sample_count),
+            sample_count,
+            message_count,
             subscriptions: visible.map(|(_, counts)| counts).collect(),
             difference_count,
             differences,
             hidden_count,
-            is_cut,
+            is_cut: is_cut || is_late || room.is_full,
         })
+    }
+
+    /// Judges messages until an instant, and returns their number.
+    async fn judge(
+        &self,
+        messages: Vec<TriedMessage>,
+        until: Timestamp,
+        comparison: &mut Comparison,
+    ) -> u64 {
+        let limits = &self.broker.settings().limits;
+        let mut count = 0;
+        for message in messages {
+            if self.broker.now() >= until {
+                comparison.is_late = true;
+                break;
+            }
+            count += 1;
+            comparison.add(message, limits).await;
+        }
+        count
     }
 
     async fn topic(&self, path: &str) -> Result<Entity, BrokerError> {
@@ -268,7 +295,10 @@ impl Access {
         let (path, sequence) = match query {
             ExplainQuery::Message(message) => {
                 let described = broker.describe_topic(topic.path()).await?;
-                let content = broker.inbound(*message).content;
+                let InboundMessage { content, envelope } = broker.inbound(*message);
+                if let Some(defect) = envelope.defect {
+                    return Err(broker.refuse(defect.rejection().clone(), topic.path()));
+                }
                 let acceptance = Acceptance {
                     sequence: described.last_sequence.next(),
                     enqueued_sequence: SequenceNumber(0),
@@ -276,6 +306,7 @@ impl Access {
                     time_to_live_max: described.description.default_message_time_to_live,
                     size: content.size(),
                 };
+                let content = content.without_body();
                 return Ok(SampledMessage { content, changes: None, acceptance, copy_count: 0 });
             }
             ExplainQuery::Stored { path, sequence } => (path, sequence),
@@ -387,85 +418,6 @@ impl TriedMessages {
     }
 }
 
-impl Comparison {
-    fn new(
-        before: TopicTrial,
-        after: TopicTrial,
-        readable: HashSet<EntityId>,
-        difference_count_max: u64,
-    ) -> Self {
-        let counts = before.subscriptions().map(|(_, name)| WhatIfCounts::of(name)).collect();
-        let (differences, difference_count) = (Vec::new(), 0);
-        Self {
-            before,
-            after,
-            readable,
-            counts,
-            difference_count,
-            differences,
-            difference_count_max,
-        }
-    }
-
-    fn counts_of(&mut self, subscription: EntityId) -> Option<&mut WhatIfCounts> {
-        self.counts.get_mut(usize::try_from(subscription.0).ok()?)
-    }
-
-    /// Adds a message.
-    async fn add(&mut self, tried: TriedMessage, limits: &Limits) {
-        let before = select(&self.before, &tried.message, limits).await;
-        let after = select(&self.after, &tried.message, limits).await;
-        for subscription in before.subscriptions() {
-            if let Some(counts) = self.counts_of(subscription) {
-                counts.before += 1;
-            }
-        }
-        for subscription in after.subscriptions() {
-            if let Some(counts) = self.counts_of(subscription) {
-                counts.after += 1;
-            }
-        }
-        let (mut gained, mut lost, mut changed) = (Vec::new(), Vec::new(), Vec::new());
-        for (subscription, change) in before.changes_to(&after) {
-            let is_readable = self.readable.contains(&subscription);
-            let Some(counts) = self.counts_of(subscription).filter(|_| is_readable) else {
-                continue;
-            };
-            let (count, names) = match change {
-                SelectionChange::Gained => (&mut counts.gained, &mut gained),
-                SelectionChange::Lost => (&mut counts.lost, &mut lost),
-                SelectionChange::Changed => (&mut counts.changed, &mut changed),
-            };
-            *count += 1;
-            names.push(Arc::clone(&counts.name));
-        }
-        if gained.is_empty() && lost.is_empty() && changed.is_empty() {
-            return;
-        }
-        self.difference_count += 1;
-        if self.difference_count <= self.difference_count_max {
-            let sample = shown(tried);
-            self.differences.push(WhatIfDifference { sample, gained, lost, changed });
-        }
-    }
-}
-
-impl WhatIfCounts {
-    fn of(name: &Arc<str>) -> Self {
-        Self { name: Arc::clone(name), before: 0, after: 0, gained: 0, lost: 0, changed: 0 }
-    }
-}
-
-/// Judges a message, and yields between slices.
-async fn select(trial: &TopicTrial, message: &SampledMessage, limits: &Limits) -> Selection {
-    let mut judging = RuleEvaluation::default();
-    while !trial.advance(&mut judging, message, (limits, STEPS_AT_ONCE), &mut || 0) {
-        tokio::task::yield_now().await;
-    }
-    tokio::task::yield_now().await;
-    judging.into_selection()
-}
-
 /// Returns a stored message as its topic would publish it; none if it cannot be read.
 fn stored_message(head: &Head) -> Option<SampledMessage> {
     let content = head.content.as_ref()?;
@@ -530,6 +482,13 @@ fn explanation_bytes(explanation: &Explanation) -> usize {
     let reads = reads.map(|read| 64 + read.name.len() + read.value.as_ref().map_or(0, String::len));
     let changes = explanation.changes.iter().map(|change| 32 + change.len());
     128 + explanation.rule.len() + tests.chain(reads).chain(changes).sum::<usize>()
+}
+
+/// Bytes of a copy in an explanation, about.
+fn preview_bytes(message: &SampledMessage, copy: &Copy, preview: &CopyPreview) -> usize {
+    let overlay = copy.changed.as_ref().map_or(0, |changed| changed.overlay.as_bytes().len());
+    let properties = PROPERTY_BYTES * preview.message.application_properties.len();
+    size_of::<CopyPreview>() + message.bytes() + overlay + properties
 }
 
 /// Returns nothing for an entity that was deleted meanwhile.

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A topic has at most 256 samples and 256 KiB. With many topics, each has less, so that all have
-//! at most 16 MiB together.
+//! at most 16 MiB together. A message whose properties are larger than the share of its topic is no
+//! sample.
 
 pub mod query;
 #[cfg(test)]
@@ -113,12 +114,16 @@ impl Samples {
 }
 
 impl SampleRing {
-    /// Adds messages, the oldest first, without their bodies.
+    /// Adds messages, the oldest first, without their bodies; not those larger than the share.
     pub(crate) fn add(&self, messages: &[SampledMessage], samples: &Samples) {
         let last = messages.get(messages.len().saturating_sub(COUNT_MAX)..).unwrap_or_default();
         let mut ring = self.lock();
         let share = samples.share.load(Ordering::SeqCst);
         for message in last {
+            // A larger message would remove all samples, and itself.
+            if SAMPLE_BYTES.saturating_add(message.bytes_without_body() as u64) > share {
+                continue;
+            }
             let sample = message.without_body();
             ring.bytes = ring.bytes.saturating_add(weight(&sample));
             ring.samples.push_back(sample);

@@ -68,7 +68,8 @@ pub struct TopicExplanation {
     pub subscriptions: Vec<SubscriptionExplanation>,
     /// Number of subscriptions that the reader may not read.
     pub hidden_count: u64,
-    /// Whether rules are left out, since the answer is full.
+    /// Whether rules and copies are left out, since the answer is full: those of the last
+    /// subscription that have no room, and all of later ones.
     pub is_cut: bool,
 }
 
@@ -116,11 +117,12 @@ pub struct WhatIf {
     pub subscriptions: Vec<WhatIfCounts>,
     /// Number of messages that differ.
     pub difference_count: u64,
-    /// Messages that differ: samples, then messages of subscriptions, each the newest first.
+    /// Messages that differ, up to a number and 4 MiB of names: samples, then messages of
+    /// subscriptions, each the newest first.
     pub differences: Vec<WhatIfDifference>,
     /// Number of subscriptions that the reader may not read.
     pub hidden_count: u64,
-    /// Whether messages were left out, since the memory or the time was used up.
+    /// Whether messages, or differences, were left out, since the memory or the time was used up.
     pub is_cut: bool,
 }
 

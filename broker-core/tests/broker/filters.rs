@@ -1,5 +1,6 @@
 //! Samples of topics, explanations of all rules, and trials of changed rules (CON-35 to CON-37).
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -30,7 +31,7 @@ struct World {
 impl World {
     async fn start() -> Self {
         let clock = Arc::new(ManualClock::at(START));
-        let shown = Arc::clone(&clock) as Arc<dyn Clock>;
+        let shown = Arc::new(PassingClock(Arc::clone(&clock))) as Arc<dyn Clock>;
         let builder = Broker::builder().arbiters(1).clock(shown).count_internal_work();
         let builder = builder.samples(SamplesConfig::default()).authorizer(Arc::new(OnlyEu));
         let broker = builder.start().await.unwrap();
@@ -89,6 +90,28 @@ impl World {
             Found::WhatIf(found) => Ok(found),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+thread_local! {
+    /// Whether time passes each time that this thread reads the clock.
+    static PASSES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A manual clock on which time can pass with each reading.
+struct PassingClock(Arc<ManualClock>);
+
+#[async_trait]
+impl Clock for PassingClock {
+    fn now(&self) -> Timestamp {
+        if PASSES.get() {
+            self.0.advance(TimeSpan::from_ms(100));
+        }
+        self.0.now()
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        self.0.sleep_until(at).await;
     }
 }
 
@@ -193,6 +216,30 @@ async fn explanation_has_all_rules_and_copies() {
     assert_eq!(world.samples().await.total, 0, "nothing was published");
 }
 
+/// CON-35: an explanation has the rules and copies that fit, and reports that others are left out.
+#[tokio::test]
+async fn explanation_has_what_fits() {
+    let world = World::start().await;
+    let acting = |number| sql(&format!("r{number:03}"), "1 = 1").with_action("SET x = 1");
+    let rules = (0..100).map(acting).collect();
+    world.subscribe("many", rules, SubscriptionUpdate::default()).await;
+    let mut message = order("a", "us", 1);
+    for name in ["one", "two"] {
+        message.application_properties.push((name.to_owned(), "x".repeat(30_000).into()));
+    }
+    let query = ExplainQuery::Message(Box::new(message.clone()));
+    let explained = world.explain(query).await.unwrap();
+    assert!(explained.is_cut);
+    let names: Vec<_> = explained.subscriptions.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["dear", "eu", "many"]);
+    let many = &explained.subscriptions[2];
+    assert_eq!(many.rules.len(), 100);
+    assert!((50..70).contains(&many.copies.len()), "4 MiB of copies, not {}", many.copies.len());
+    message.application_properties.push(("three".to_owned(), "x".repeat(30_000).into()));
+    let refused = world.explain(ExplainQuery::Message(Box::new(message))).await.unwrap_err();
+    assert_eq!(refused.condition(), Condition::MessageSizeExceeded, "as the topic refuses it");
+}
+
 /// CON-35: a message is named by its number: a sample of the topic, a message that is scheduled
 /// there, or one of another entity.
 #[tokio::test]
@@ -263,6 +310,22 @@ async fn trial_reports_the_messages_that_differ() {
     let too_many = vec![remove("dear", "r"); 101];
     let refused = world.what_if(too_many).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::ArgumentOutOfRange);
+}
+
+/// CON-37: samples are tried first, so a disk that uses up the time of a trial leaves out only the
+/// messages that are read from it.
+#[tokio::test]
+async fn trial_judges_samples_before_it_reads_messages() {
+    let world = World::start().await;
+    for number in 0..49 {
+        world.send("orders", order(&number.to_string(), "eu", 7)).await;
+    }
+    PASSES.set(true);
+    let found = world.what_if(vec![set("eu", sql("r", "region = 'us'"))]).await;
+    PASSES.set(false);
+    let found = found.unwrap();
+    assert_eq!((found.sample_count, found.message_count, found.is_cut), (49, 0, true));
+    assert_eq!(found.difference_count, 49);
 }
 
 /// CON-37: messages of subscriptions that are no samples any more are tried too, up to the number
@@ -344,4 +407,16 @@ async fn answers_have_only_subscriptions_that_the_reader_may_read() {
     let Found::WhatIf(found) = ask(&access, "orders", question).await.unwrap() else { panic!() };
     assert_eq!((found.subscriptions.len(), found.hidden_count), (1, 2));
     assert_eq!(found.subscriptions[0].gained, 1);
+    // A subscription that the reader may not read is answered as one that does not exist.
+    for edit in [remove("", "r"), remove("", "none"), set("", sql("r", "1 = 1"))] {
+        let refused = async |name: &str| {
+            let changes = vec![RuleChange { subscription: name.into(), edit: edit.edit.clone() }];
+            let query = WhatIfQuery { changes, message_count_max: 10, difference_count_max: 10 };
+            let asked = ask(&access, "orders", Question::WhatIf(Box::new(query))).await;
+            let error = asked.unwrap_err();
+            (error.condition(), error.detail().replace(name, "NAME"))
+        };
+        assert_eq!(refused("dear").await, refused("none-such").await);
+        assert_eq!(refused("dear").await.0, Condition::EntityNotFound);
+    }
 }

@@ -83,7 +83,7 @@ export function parse(text, isTyped = false) {
 }
 
 /** Writes JSON. A whole number of any size keeps its digits. */
-function toJson(/** @type {any} */ value) {
+export function toJson(/** @type {any} */ value) {
   if (typeof value === "bigint") {
     return String(value);
   }

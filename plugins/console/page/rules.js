@@ -2,7 +2,7 @@
 // Rules of a subscription as they are, and their verdicts on a message that is not sent. The filters of a topic: its last
 // messages, the verdicts of all rules, and the effect of a changed rule before it is saved.
 
-import { ApiError, asApiError, change, entityPath, get, mayManage, parse, segment } from "./api.js";
+import { ApiError, asApiError, change, entityPath, get, mayManage, parse, segment, toJson } from "./api.js";
 import { cut, number, propertyText, propertyType, visible, words } from "./format.js";
 import { Age, announce, Empty, Problem, Text, Unknown } from "./parts.js";
 import { refreshAll, useResource } from "./resource.js";
@@ -121,6 +121,9 @@ function Verdict({ explained }) {
 
 const plural = (/** @type {number} */ count, /** @type {string} */ noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
+/** A whole number of an address. One that a `number` would round is a `bigint`, as in answers. */
+const wholeOf = (/** @type {string} */ digits) => (Number.isSafeInteger(Number(digits)) ? Number(digits) : BigInt(digits));
+
 /** Application properties of a message in one line. */
 const propertiesOf = ({ applicationProperties = {} }) => Object.entries(applicationProperties).map(([name, value]) => `${name}=${propertyText(value)}`).join(" ");
 
@@ -135,8 +138,8 @@ export function Filters({ topic, query }) {
   const chosen = query.get("sample") ?? (list?.length > 0 ? String(list[0].sequenceNumber) : undefined);
   const [typed, setTyped] = useState(SAMPLE);
   const [asked, setAsked] = useState(/** @type {any} */ (undefined));
-  const question = asked ?? (chosen !== undefined && /^\d+$/.test(chosen) ? { sequenceNumber: Number(chosen) } : undefined);
-  const key = question && `explain ${base} ${JSON.stringify(question)}`;
+  const question = asked ?? (chosen !== undefined && /^\d+$/.test(chosen) ? { sequenceNumber: wholeOf(chosen) } : undefined);
+  const key = question && `explain ${base} ${toJson(question)}`;
   const explained = useResource(key, () => change("POST", `${base}/explain`, question), { every: 0 });
   const [error, setError] = useState(/** @type {any} */ (undefined));
   const choose = (sequenceNumber) => {
@@ -176,14 +179,16 @@ export function Filters({ topic, query }) {
 
 /** Each subscription with the verdicts of its rules, and the copies that it would get. */
 function Explained({ topic, explained: { subscriptions, hiddenCount, isCut } }) {
-  return html`${subscriptions.length === 0 && html`<p class="quiet">The topic has no subscription that you may read.</p>`}
-    ${subscriptions.map(({ subscription, rules, copies }) => html`<section key=${subscription} aria-label=${visible(subscription)}>
-      <h3><a class="mono" href=${entityHref("subscription", `${topic}/Subscriptions/${subscription}`, "rules")}><${Text} value=${subscription} /></a> <span class="quiet">${copies.length === 0 ? "gets no copy" : copies.length === 1 ? "gets 1 copy" : `gets ${number(copies.length)} copies`}</span></h3>
+  // The answer ends within its last subscription, so the number of its copies is not known.
+  const copiesText = (copies, place) => (isCut && place === subscriptions.length - 1 ? "" : copies.length === 0 ? "gets no copy" : copies.length === 1 ? "gets 1 copy" : `gets ${number(copies.length)} copies`);
+  return html`${subscriptions.length === 0 && !isCut && html`<p class="quiet">The topic has no subscription that you may read.</p>`}
+    ${subscriptions.map(({ subscription, rules, copies }, place) => html`<section key=${subscription} aria-label=${visible(subscription)}>
+      <h3><a class="mono" href=${entityHref("subscription", `${topic}/Subscriptions/${subscription}`, "rules")}><${Text} value=${subscription} /></a> <span class="quiet">${copiesText(copies, place)}</span></h3>
       <ul class="plain-list">${rules.map((one) => html`<li key=${one.rule}><${Verdict} explained=${one} />
-        <p><button type="button" aria-label=${`Change rule ${visible(one.rule)} of ${visible(subscription)}`} onClick=${() => setQuery({ subscription, rule: one.rule, sql: undefined, action: undefined })}>Change</button></p></li>`)}</ul>
+        <p><button type="button" aria-label=${`Change rule ${visible(one.rule)} of ${visible(subscription)}`} onClick=${() => setQuery({ subscription, rule: one.rule, sql: undefined, action: undefined, remove: undefined })}>Change</button></p></li>`)}</ul>
       ${copies.filter(({ deadLetterReason }) => deadLetterReason).map(({ deadLetterReason, deadLetterErrorDescription }, place) => html`<p key=${place} class="bad">A copy goes into the dead-letter queue: <${Text} value=${deadLetterReason} max=${200} />: <${Text} value=${deadLetterErrorDescription ?? ""} max=${1000} /></p>`)}
     </section>`)}
-    ${isCut && html`<p class="look">Further rules are left out, since the answer is full.</p>`}
+    ${isCut && html`<p class="look">Further rules and copies are left out, since the answer is full.</p>`}
     ${hiddenCount > 0 && html`<p class="quiet">${plural(hiddenCount, "subscription")} that you may not read.</p>`}`;
 }
 
@@ -213,7 +218,7 @@ function Change({ base, topic, query, onChoose }) {
     ...(action.trim() !== "" && { action: textOf(action, present?.action) }),
   };
   const changed = isRemoved ? { subscription, remove: rule.name } : { subscription, rule };
-  const key = JSON.stringify(changed);
+  const key = toJson(changed);
   const act = async (/** @type {() => Promise<void>} */ work) => {
     // The button stays enabled, so that it keeps the focus.
     if (isBusy || subscription === undefined) {
@@ -249,7 +254,7 @@ function Change({ base, topic, query, onChoose }) {
     <${Problem} error=${names.error ?? rules.error} onRetry=${names.error ? names.refresh : rules.refresh} />
     <form class="trial" aria-label="Change a rule" onSubmit=${attempt}>
       <div class="tools">
-        <label>Subscription <select value=${subscription} onChange=${(event) => setQuery({ subscription: event.currentTarget.value, rule: undefined, sql: undefined, action: undefined })}>
+        <label>Subscription <select value=${subscription} onChange=${(event) => setQuery({ subscription: event.currentTarget.value, rule: undefined, sql: undefined, action: undefined, remove: undefined })}>
           ${[...new Set([...(subscription === undefined ? [] : [subscription]), ...all])].map((one) => html`<option key=${one} value=${one}>${visible(cut(one, 60))}</option>`)}
         </select></label>
         <label>Rule <input class="mono" required maxlength="50" value=${name} onInput=${keep("rule")} /></label>

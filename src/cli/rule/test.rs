@@ -229,13 +229,14 @@ fn test_topic(flags: &TestFlags, topic: &str) -> Result<(), Failure> {
             let each = explained.subscriptions.iter();
             let mut text = each.map(|one| why::subscription(one, &session.out)).collect::<String>();
             text.push_str(&match copies {
+                0 if explained.is_cut => String::new(),
                 0 => "no subscription selects it\n".to_owned(),
                 1 => "1 copy in all\n".to_owned(),
                 copies => format!("{copies} copies in all\n"),
             });
             session.out.print(&text)?;
             if explained.is_cut {
-                note("further rules are left out; test the subscriptions one by one");
+                note("further rules and copies are left out; test the subscriptions one by one");
             }
             if explained.hidden_count > 0 {
                 let count = counted(explained.hidden_count, "subscription");
@@ -245,7 +246,7 @@ fn test_topic(flags: &TestFlags, topic: &str) -> Result<(), Failure> {
             objects(session.out, flags.common.output, findings_to_json(findings))?;
         }
         match copies {
-            0 => Err(Failure::Reported(exit::NOTHING)),
+            0 if !explained.is_cut => Err(Failure::Reported(exit::NOTHING)),
             _ => Ok(()),
         }
     })

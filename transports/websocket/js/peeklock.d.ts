@@ -1028,7 +1028,7 @@ export interface TopicExplanation {
   }[];
   /** Number of subscriptions that you may not read. */
   readonly hiddenCount?: number;
-  /** Whether rules are left out, since the answer is full. */
+  /** Whether rules and copies are left out, since the answer is full. */
   readonly isCut?: boolean;
   readonly nowUtc: string;
 }

@@ -321,6 +321,12 @@ impl Content {
         Self { bytes, layout: self.layout }
     }
 
+    /// Number of bytes of [`Self::without_body`].
+    #[must_use]
+    pub fn bytes_without_body(&self) -> usize {
+        self.between(0, self.layout.body_at).len()
+    }
+
     /// This content without a content encoding, which a new body does not have. All other bytes are
     /// kept (CON-16).
     #[must_use]

@@ -86,6 +86,13 @@ impl SampledMessage {
         self.content.as_bytes().len().saturating_add(changes)
     }
 
+    /// Bytes of its copy without body, as [`Self::bytes`].
+    #[must_use]
+    pub fn bytes_without_body(&self) -> usize {
+        let changes = self.changes.as_ref().map_or(0, |changes| changes.as_bytes().len());
+        self.content.bytes_without_body().saturating_add(changes)
+    }
+
     /// The properties that rules can read.
     #[must_use]
     pub fn published(&self) -> PublishedMessage<'_> {
@@ -134,8 +141,7 @@ impl TopicTrial {
     /// [`Matcher::check_rule`] and [`Matcher::check_update`] for a rule.
     pub fn change(&mut self, change: &RuleChange, limits: &Limits) -> Result<(), Rejection> {
         let wanted = &*change.subscription;
-        let found = self.subscriptions().find(|(_, name)| name.eq_ignore_ascii_case(wanted));
-        let Some((id, _)) = found else {
+        let Some(id) = self.subscription(wanted) else {
             return Err(Rejection::entity_not_found(wanted));
         };
         match &change.edit {
@@ -150,6 +156,13 @@ impl TopicTrial {
     /// The subscriptions, in the order in which they were added.
     pub fn subscriptions(&self) -> impl Iterator<Item = (EntityId, &Arc<str>)> {
         (0..).map(EntityId).zip(&self.names)
+    }
+
+    /// The subscription of a name, in any case.
+    #[must_use]
+    pub fn subscription(&self, wanted: &str) -> Option<EntityId> {
+        let found = self.subscriptions().find(|(_, name)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(id, _)| id)
     }
 
     /// The name of a subscription.

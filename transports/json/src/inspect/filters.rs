@@ -143,7 +143,7 @@ pub struct TopicExplanationView {
     /// Number of subscriptions that you may not read.
     #[serde(default, skip_serializing_if = "is_zero")]
     hidden_count: u64,
-    /// Whether rules are left out, since the answer is full.
+    /// Whether rules and copies are left out, since the answer is full.
     #[serde(default, skip_serializing_if = "is_false")]
     is_cut: bool,
     /// Instant of the answer by the clock of the broker.
