@@ -22,10 +22,11 @@ use crate::description::EntityKind;
 use crate::error::{BrokerError, Rejection};
 use crate::findings::Head;
 use crate::ids::{EntityId, SequenceNumber};
+use crate::limits::Limits;
 use crate::machine::family::CopySettings;
 use crate::message::{Body, Message, Overlay, Value};
 use crate::path::{PathKey, subscription_path};
-use crate::rule::{Acceptance, Copy, Explanation, SampledMessage, TopicTrial};
+use crate::rule::{Acceptance, Copy, Excess, Explanation, SampledMessage, TopicTrial};
 use crate::samples::query::{
     CHANGE_COUNT_MAX, CopyPreview, ExplainQuery, SamplesQuery, SubscriptionExplanation,
     TRIED_COUNT_MAX, TopicExplanation, TopicSample, TopicSamples, WhatIf, WhatIfQuery,
@@ -154,7 +155,8 @@ impl Access {
         }
         let is_cut = room.is_full;
         let message = head_of(&message);
-        Ok(TopicExplanation { message, subscriptions, hidden_count, is_cut })
+        let refused = selection.excess.map(|excess| refusal_text(excess, limits).into());
+        Ok(TopicExplanation { message, subscriptions, refused, hidden_count, is_cut })
     }
 
     /// Tries changes of the rules of a topic on its samples and on messages of its subscriptions.
@@ -482,6 +484,21 @@ fn explanation_bytes(explanation: &Explanation) -> usize {
     let reads = reads.map(|read| 64 + read.name.len() + read.value.as_ref().map_or(0, String::len));
     let changes = explanation.changes.iter().map(|change| 32 + change.len());
     128 + explanation.rule.len() + tests.chain(reads).chain(changes).sum::<usize>()
+}
+
+/// Reason for which a topic refuses a message.
+fn refusal_text(excess: Excess, limits: &Limits) -> String {
+    let (name, limit) = match excess {
+        Excess::Copies => ("publish_copy_count_max", limits.publish_copy_count_max as u64),
+        Excess::Bytes => ("atomic_bytes_max", limits.atomic_bytes_max),
+        Excess::Steps => ("publish_step_count_max", limits.publish_step_count_max),
+    };
+    let subject = match excess {
+        Excess::Copies => "copies of the message",
+        Excess::Bytes => "bytes of the changes of its copies",
+        Excess::Steps => "steps of the rules of the topic",
+    };
+    format!("the topic would refuse the message: the {subject} are more than {limit}, `{name}`")
 }
 
 /// Bytes of a copy in an explanation, about.

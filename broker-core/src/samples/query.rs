@@ -66,6 +66,8 @@ pub struct TopicExplanation {
     pub message: Message,
     /// The subscriptions that the reader may read, in the order of their names.
     pub subscriptions: Vec<SubscriptionExplanation>,
+    /// Reason for which the topic would refuse the message; then no subscription gets a copy.
+    pub refused: Option<Box<str>>,
     /// Number of subscriptions that the reader may not read.
     pub hidden_count: u64,
     /// Whether rules and copies are left out, since the answer is full: those of the last

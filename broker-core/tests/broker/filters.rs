@@ -8,7 +8,7 @@ use peeklock_core::clock::{Clock, ManualClock};
 use peeklock_core::command::{Command, Outcome, ReceiveMode};
 use peeklock_core::condition::Condition;
 use peeklock_core::contract::{Authorizer, Grant, Principal, Right, Rights};
-use peeklock_core::description::{QueueUpdate, SubscriptionUpdate, TopicUpdate};
+use peeklock_core::description::{QueueUpdate, Settings, SubscriptionUpdate, TopicUpdate};
 use peeklock_core::error::{BrokerError, Rejection};
 use peeklock_core::ids::SequenceNumber;
 use peeklock_core::inspect::{
@@ -30,11 +30,15 @@ struct World {
 
 impl World {
     async fn start() -> Self {
+        Self::start_with(Settings::default()).await
+    }
+
+    async fn start_with(settings: Settings) -> Self {
         let clock = Arc::new(ManualClock::at(START));
         let shown = Arc::new(PassingClock(Arc::clone(&clock))) as Arc<dyn Clock>;
         let builder = Broker::builder().arbiters(1).clock(shown).count_internal_work();
         let builder = builder.samples(SamplesConfig::default()).authorizer(Arc::new(OnlyEu));
-        let broker = builder.start().await.unwrap();
+        let broker = builder.settings(settings).start().await.unwrap();
         broker.create_topic("orders", TopicUpdate::default()).await.unwrap();
         let world = Self { broker, clock };
         world.subscribe("eu", vec![sql("r", "region = 'eu'")], SubscriptionUpdate::default()).await;
@@ -182,8 +186,9 @@ async fn samples_have_every_published_message() {
 async fn explanation_has_all_rules_and_copies() {
     let world = World::start().await;
     let query = ExplainQuery::Message(Box::new(order("a", "us", 7)));
-    let TopicExplanation { message, subscriptions, hidden_count, is_cut } =
+    let TopicExplanation { message, subscriptions, refused, hidden_count, is_cut } =
         world.explain(query).await.unwrap();
+    assert_eq!(refused, None);
     assert_eq!((id(&message), hidden_count, is_cut), ("a".to_owned(), 0, false));
     let verdicts: Vec<_> = subscriptions
         .iter()
@@ -238,6 +243,23 @@ async fn explanation_has_what_fits() {
     message.application_properties.push(("three".to_owned(), "x".repeat(30_000).into()));
     let refused = world.explain(ExplainQuery::Message(Box::new(message))).await.unwrap_err();
     assert_eq!(refused.condition(), Condition::MessageSizeExceeded, "as the topic refuses it");
+}
+
+/// CON-35: an explanation has the reason for which the topic would refuse the message.
+#[tokio::test]
+async fn explanation_has_the_reason_of_a_refusal() {
+    let mut settings = Settings::default();
+    settings.limits.publish_copy_count_max = 1;
+    let world = World::start_with(settings).await;
+    let explain = async |message| {
+        let explained = world.explain(ExplainQuery::Message(Box::new(message))).await.unwrap();
+        let copies = explained.subscriptions.iter().map(|one| one.copies.len()).sum::<usize>();
+        (explained.refused, copies)
+    };
+    assert_eq!(explain(order("a", "eu", 1)).await, (None, 1));
+    let (refused, copies) = explain(order("b", "eu", 7)).await;
+    assert_eq!(copies, 0);
+    assert!(refused.unwrap().contains("publish_copy_count_max"));
 }
 
 /// CON-35: a message is named by its number: a sample of the topic, a message that is scheduled

@@ -178,10 +178,11 @@ export function Filters({ topic, query }) {
 }
 
 /** Each subscription with the verdicts of its rules, and the copies that it would get. */
-function Explained({ topic, explained: { subscriptions, hiddenCount, isCut } }) {
+function Explained({ topic, explained: { subscriptions, refused, hiddenCount, isCut } }) {
   // The answer ends within its last subscription, so the number of its copies is not known.
   const copiesText = (copies, place) => (isCut && place === subscriptions.length - 1 ? "" : copies.length === 0 ? "gets no copy" : copies.length === 1 ? "gets 1 copy" : `gets ${number(copies.length)} copies`);
-  return html`${subscriptions.length === 0 && !isCut && html`<p class="quiet">The topic has no subscription that you may read.</p>`}
+  return html`${refused && html`<p class="bad"><${Text} value=${refused} max=${1000} /></p>`}
+    ${subscriptions.length === 0 && !isCut && html`<p class="quiet">The topic has no subscription that you may read.</p>`}
     ${subscriptions.map(({ subscription, rules, copies }, place) => html`<section key=${subscription} aria-label=${visible(subscription)}>
       <h3><a class="mono" href=${entityHref("subscription", `${topic}/Subscriptions/${subscription}`, "rules")}><${Text} value=${subscription} /></a> <span class="quiet">${copiesText(copies, place)}</span></h3>
       <ul class="plain-list">${rules.map((one) => html`<li key=${one.rule}><${Verdict} explained=${one} />

@@ -235,6 +235,9 @@ fn test_topic(flags: &TestFlags, topic: &str) -> Result<(), Failure> {
                 copies => format!("{copies} copies in all\n"),
             });
             session.out.print(&text)?;
+            if let Some(reason) = &explained.refused {
+                note(reason);
+            }
             if explained.is_cut {
                 note("further rules and copies are left out; test the subscriptions one by one");
             }

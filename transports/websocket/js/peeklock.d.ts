@@ -1026,6 +1026,8 @@ export interface TopicExplanation {
       readonly deadLetterErrorDescription?: string;
     }[];
   }[];
+  /** Reason for which the topic would refuse the message; then no subscription gets a copy. */
+  readonly refused?: string;
   /** Number of subscriptions that you may not read. */
   readonly hiddenCount?: number;
   /** Whether rules and copies are left out, since the answer is full. */

@@ -140,6 +140,9 @@ pub struct TopicExplanationView {
     message: MessageForm,
     /// The subscriptions that you may read, in the order of their names.
     subscriptions: Vec<SubscriptionExplanationView>,
+    /// Reason for which the topic would refuse the message; then no subscription gets a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
     /// Number of subscriptions that you may not read.
     #[serde(default, skip_serializing_if = "is_zero")]
     hidden_count: u64,
@@ -378,6 +381,7 @@ impl TopicExplanationView {
         Self {
             message: MessageForm(explanation.message),
             subscriptions: explanation.subscriptions.into_iter().map(Into::into).collect(),
+            refused: explanation.refused.map(String::from),
             hidden_count: explanation.hidden_count,
             is_cut: explanation.is_cut,
             now_utc: Instant(at),
@@ -392,6 +396,7 @@ impl TopicExplanationView {
         TopicExplanation {
             message: self.message.0,
             subscriptions: self.subscriptions.into_iter().map(Into::into).collect(),
+            refused: self.refused.map(String::into_boxed_str),
             hidden_count: self.hidden_count,
             is_cut: self.is_cut,
         }
