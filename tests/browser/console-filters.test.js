@@ -102,3 +102,29 @@ test("a topic without samples says why", async (t) => {
   await tab.getByRole("form", { name: "Write a message" }).getByRole("button", { name: "Test" }).click();
   await tab.getByRole("region", { name: "Rules on it" }).getByText(/r (selects|does not select) it/).waitFor();
 });
+
+// CON-51: integers above 2^53 keep their digits, a removal ends with its rule, and a rule that somebody else changed stays
+test("a change stays with its rule", async (t) => {
+  const tab = await opened(t);
+  const big = { name: "big", filter: { type: "correlation", properties: { order: { type: "i64", value: "9007199254740993" } } } };
+  await ask("PUT", "topics/sales/subscriptions/eu/rules/big", big);
+  await ask("PATCH", "topics/sales/subscriptions/eu/rules/r", sql("region = 'eu'"));
+  await visit(tab, "#/topic/sales/filters?subscription=eu&rule=big");
+  const change = tab.getByRole("form", { name: "Change a rule" });
+  await change.getByText("replaces the rule of this name").waitFor();
+  await change.getByRole("button", { name: "Try", exact: true }).click();
+  await tab.getByRole("region", { name: "Effect of the change" }).getByText(/^No message differs/).waitFor();
+  await change.getByLabel("Remove the rule instead").check();
+  await tab.waitForFunction(() => location.hash.includes("remove=1"));
+  await tab.getByRole("button", { name: "Change rule r of eu" }).click();
+  await tab.waitForFunction(() => location.hash.includes("rule=r") && !location.hash.includes("remove="));
+  await tab.waitForFunction(() => [...document.querySelectorAll("textarea")].some(({ value }) => value === "region = 'eu'"));
+  await change.getByLabel(/^Selects messages/).fill("region = 'us'");
+  await change.getByRole("button", { name: "Try", exact: true }).click();
+  await change.getByRole("button", { name: "Save the rule" }).waitFor();
+  await ask("PATCH", "topics/sales/subscriptions/eu/rules/r", sql("region = 'ch'"));
+  await change.getByRole("button", { name: "Save the rule" }).click();
+  await change.getByText("RuleChanged").waitFor();
+  assert.ok((await rulesOf()).includes("region = 'ch'"), "the change of the other one stays");
+  await ask("DELETE", "topics/sales/subscriptions/eu/rules/big");
+});

@@ -193,6 +193,11 @@ function Explained({ topic, explained: { subscriptions, refused, hiddenCount, is
     ${hiddenCount > 0 && html`<p class="quiet">${plural(hiddenCount, "subscription")} that you may not read.</p>`}`;
 }
 
+const named = (/** @type {any[] | undefined} */ rules, /** @type {string} */ name) => rules?.find((rule) => rule.name.toLowerCase() === name.toLowerCase());
+
+/** A rule as text, to notice that somebody else has changed it; empty without a rule. */
+const textOfRule = (/** @type {any} */ rule) => (rule ? toJson([rule.filter ?? null, rule.action ?? null, rule.createdAt ?? null]) : "");
+
 /** A changed rule: tried on the last messages, then saved. Its text is in the address. */
 function Change({ base, topic, query, onChoose }) {
   const names = useResource(`subscriptions of ${base}`, (signal) => get(`${base}/subscriptions`, { top: PAGE }, signal), { every: 0 });
@@ -204,11 +209,11 @@ function Change({ base, topic, query, onChoose }) {
   const given = (/** @type {string} */ key) => (query.get(key) === " " ? "" : query.get(key) ?? undefined);
   const keep = (/** @type {string} */ key) => (event) => setQuery({ [key]: event.currentTarget.value || " " });
   const name = given("rule") ?? "$Default";
-  const present = rules.value?.find((rule) => rule.name.toLowerCase() === name.toLowerCase());
+  const present = named(rules.value, name);
   const sql = given("sql") ?? present?.filter?.sql ?? "";
   const action = given("action") ?? present?.action?.sql ?? "";
   const isRemoved = query.get("remove") === "1";
-  const [tried, setTried] = useState(/** @type {{ key: string, found: any } | undefined} */ (undefined));
+  const [tried, setTried] = useState(/** @type {{ key: string, found: any, before: string } | undefined} */ (undefined));
   const [error, setError] = useState(/** @type {any} */ (undefined));
   const [isBusy, setBusy] = useState(false);
   const isOther = present?.filter !== undefined && present.filter.sql === undefined && given("sql") === undefined;
@@ -237,13 +242,20 @@ function Change({ base, topic, query, onChoose }) {
   const attempt = (event) => {
     event.preventDefault();
     void act(async () => {
+      const before = textOfRule(present);
       const found = await change("POST", `${base}/what-if`, { changes: [changed] });
-      setTried({ key, found });
+      setTried({ key, found, before });
       announce(differing(found));
     });
   };
   const save = () => act(async () => {
     const address = `${of}/rules/${segment(rule.name)}`;
+    // The rule may have changed since it was read, perhaps hours ago.
+    if (textOfRule(named(await load(of, undefined), rule.name)) !== tried?.before) {
+      setTried(undefined);
+      void rules.refresh();
+      throw new ApiError("", { code: "RuleChanged", detail: "the rule has changed since this page read it; look at it, and try your change again" });
+    }
     await (isRemoved ? change("DELETE", address) : change(present ? "PATCH" : "PUT", address, rule));
     setTried(undefined);
     setQuery({ sql: undefined, action: undefined, remove: undefined });
@@ -259,7 +271,7 @@ function Change({ base, topic, query, onChoose }) {
           ${[...new Set([...(subscription === undefined ? [] : [subscription]), ...all])].map((one) => html`<option key=${one} value=${one}>${visible(cut(one, 60))}</option>`)}
         </select></label>
         <label>Rule <input class="mono" required maxlength="50" value=${name} onInput=${keep("rule")} /></label>
-        <span class="quiet">${rules.value && (present ? "replaces the rule of this name" : "is a new rule")}${isOther && present.filter.type === "correlation" ? "; a text here replaces its correlation filter" : ""}</span>
+        <span class="quiet">${rules.value && (present ? "replaces the rule of this name" : "is a new rule")}${all.length >= PAGE ? `; the list has the first ${PAGE} subscriptions, “Change” at a rule chooses any` : ""}${isOther && present.filter.type === "correlation" ? "; a text here replaces its correlation filter" : ""}</span>
       </div>
       <label class="block">Selects messages with (SQL; empty: every message)<textarea class="mono" rows="3" spellcheck=${false} disabled=${isRemoved} value=${sql} onInput=${keep("sql")}></textarea></label>
       <label class="block">Then changes the copy (SQL; empty: not at all)<textarea class="mono" rows="2" spellcheck=${false} disabled=${isRemoved} value=${action} onInput=${keep("action")}></textarea></label>
