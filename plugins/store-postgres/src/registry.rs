@@ -75,6 +75,9 @@ const LEAVE: [&str; 2] = [
 
 /// Part of a lease after which a renewal without an answer is given up, with its connection.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// Part of a lease that is the longest pause between attempts to connect. After an outage, an owner
+/// must renew before a standby has watched its lease for its whole length (CLU-21).
+const PAUSES_PER_LEASE: u32 = 12;
 
 impl Leases {
     pub fn new(
@@ -83,9 +86,10 @@ impl Leases {
         (owner, lease): (i64, Duration),
         runtime: Handle,
     ) -> Self {
+        let session = || Session::with_pause_max(connector, lease / PAUSES_PER_LEASE);
         let broker = Arc::new(BrokerLease {
-            renewals: Session::new(connector),
-            takeovers: Session::new(connector),
+            renewals: session(),
+            takeovers: session(),
             name: name.to_owned(),
             owner,
             lease,

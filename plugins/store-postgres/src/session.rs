@@ -24,7 +24,8 @@ use crate::remedy::remedy;
 const STATEMENTS_MAX: usize = 256;
 /// Time for a question to the database.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time without new attempts after the first failed one; it doubles up to the maximum.
+/// Time without new attempts after the first failed one; it doubles up to the maximum of the
+/// session, which usually is this one.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -107,6 +108,8 @@ impl Connection {
 /// A place for one connection.
 pub struct Session {
     connector: Arc<Connector>,
+    /// Longest time without new attempts.
+    pause_max: Duration,
     state: Mutex<State>,
 }
 
@@ -126,7 +129,12 @@ struct Failure {
 
 impl Session {
     pub fn new(connector: &Arc<Connector>) -> Self {
-        Self { connector: Arc::clone(connector), state: Mutex::default() }
+        Self::with_pause_max(connector, PAUSE_MAX)
+    }
+
+    /// A session for work that has a pace of its own. It makes new attempts after this time.
+    pub fn with_pause_max(connector: &Arc<Connector>, pause_max: Duration) -> Self {
+        Self { connector: Arc::clone(connector), pause_max, state: Mutex::default() }
     }
 
     /// The connection; a new one if the last was lost. After a failed attempt its error is returned
@@ -149,7 +157,7 @@ impl Session {
             }
             Err(error) => {
                 let count = state.failure.as_ref().map_or(0, |failure| failure.count) + 1;
-                let until = Instant::now() + pause_after(count);
+                let until = Instant::now() + pause_after(count, self.pause_max);
                 state.failure = Some(Failure { error: error.clone(), count, until });
                 Err(error)
             }
@@ -163,8 +171,8 @@ impl Session {
 }
 
 /// A growing pause, of which a random half is left out, so that sessions do not connect together.
-fn pause_after(count: u32) -> Duration {
-    let longest = PAUSE_MIN.saturating_mul(1 << count.min(10)).min(PAUSE_MAX);
+fn pause_after(count: u32, pause_max: Duration) -> Duration {
+    let longest = PAUSE_MIN.saturating_mul(1 << count.min(10)).min(pause_max);
     let mut byte = [0];
     // Without random bytes the whole pause is as good.
     getrandom::fill(&mut byte).ok();
@@ -341,10 +349,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound() {
-        for count in 1..100 {
-            let pause = pause_after(count);
-            assert!(pause >= PAUSE_MIN / 2 && pause <= PAUSE_MAX, "{count}: {pause:?}");
+        for pause_max in [PAUSE_MAX, PAUSE_MIN * 2] {
+            for count in 1..100 {
+                let pause = pause_after(count, pause_max);
+                assert!(pause >= PAUSE_MIN / 2 && pause <= pause_max, "{count}: {pause:?}");
+            }
+            assert!(pause_after(20, pause_max) >= pause_max / 2);
         }
-        assert!(pause_after(20) >= PAUSE_MAX / 2);
     }
 }

@@ -432,8 +432,8 @@ fn set_clock_delays_no_takeover() {
     }
 }
 
-/// CLU-21: an outage for all brokers changes no owner, however long it is. The owner is suspended
-/// and resumes with the time of its suspension (CLU-22).
+/// CLU-21: an outage for all brokers changes no owner, however long it is, and whoever reaches the
+/// registry first. The owner is suspended and resumes with the time of its suspension (CLU-22).
 #[test]
 fn outage_keeps_the_owner() {
     for seed in 0..100 {
@@ -446,6 +446,11 @@ fn outage_keeps_the_owner() {
         world.run(TimeSpan::from_seconds(ticks(length)));
         assert!(world.brokers.iter().all(|broker| !broker.works(world.now)), "CLU-17");
         world.faults.outage = false;
+        // An attempt to connect that has begun before the end fails after 1 s. A pause of a twelfth
+        // of the lease follows, and the keeper asks each 0.5 s.
+        for broker in &mut world.brokers {
+            broker.next_renewal = world.now + ticks(world.random.between(0, 1_750)) * MS;
+        }
         world.run(TimeSpan::from_seconds(20));
         assert_eq!((world.owner(), world.table.takes), (owner, 1), "seed {seed}");
         let actions = &world.brokers[owner].actions;
@@ -453,11 +458,11 @@ fn outage_keeps_the_owner() {
             panic!("seed {seed}: {actions:?}");
         };
         // The last renewal that was answered was sent up to 1.1 s before the outage, and the
-        // first one after it is answered within 0.6 s.
+        // first one after it is answered within 1.9 s.
         let outage = TimeSpan::from_seconds(ticks(length)).ticks();
         let valid = LeaseTimes::default().valid_for().ticks();
-        let shift = TimeSpan::from_ms(600).ticks();
-        let bounds = outage - valid..=outage - valid + 3 * shift;
+        let shift = TimeSpan::from_seconds(3).ticks();
+        let bounds = outage - valid..=outage - valid + shift;
         assert!(bounds.contains(&span.ticks()), "seed {seed}: {span:?} of {length} s");
     }
 }
