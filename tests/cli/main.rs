@@ -17,12 +17,16 @@ mod secure;
 mod serving;
 mod standby;
 mod supervised;
+#[path = "../support/wait.rs"]
+mod wait;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
+
+use wait::{Limit, PATIENCE, wait_for};
 
 const FREE_PORT: &str = "127.0.0.1:0";
 
@@ -63,6 +67,8 @@ struct Server {
     banner: BufReader<ChildStdout>,
     read: String,
     address: String,
+    /// Folder in which the broker runs. A log that is a file is in it.
+    folder: PathBuf,
 }
 
 impl Server {
@@ -82,18 +88,27 @@ impl Server {
     fn spawn(mut command: Command, log: Stdio) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let banner = BufReader::new(child.stdout.take().unwrap());
-        Self { child, banner, read: String::new(), address: String::new() }
+        let folder = command.get_current_dir().unwrap_or(Path::new(".")).to_owned();
+        Self { child, banner, read: String::new(), address: String::new(), folder }
     }
 
-    /// Reads the output up to the line of this name. Returns the rest of the line.
+    /// The log, if it is a file.
+    fn log_file(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    /// Reads the output up to the line of this name. Returns the rest of the line. A broker that
+    /// does not write it in time is killed.
     fn read_line(&mut self, name: &str) -> String {
+        let limit = Limit::new(self.child.id(), PATIENCE);
         loop {
             let begin = self.read.len();
             if self.banner.read_line(&mut self.read).unwrap() == 0 {
-                let mut log = String::new();
+                let mut log = self.log_file();
                 if let Some(mut stderr) = self.child.stderr.take() {
                     stderr.read_to_string(&mut log).unwrap();
                 }
+                drop(limit);
                 panic!("no line `{name}` in the banner:\n{}\n{log}", self.read);
             }
             let line = self.read[begin..].trim();
@@ -131,9 +146,14 @@ impl Server {
             // The name of a thread ends with the last parenthesis.
             stat.is_ok_and(|stat| stat.rsplit_once(')').unwrap().1.starts_with(" T"))
         };
-        while !std::fs::read_dir(&tasks).unwrap().all(is_stopped) {
-            std::thread::yield_now();
-        }
+        let is_paused = || std::fs::read_dir(&tasks).unwrap().all(is_stopped).then_some(());
+        wait_for(is_paused, || self.log_file());
+    }
+
+    /// Waits for the end. Returns the exit code; none if the broker had to be killed.
+    fn exit_code(&mut self) -> Option<i32> {
+        let _limit = Limit::new(self.child.id(), PATIENCE);
+        self.child.wait().unwrap().code()
     }
 
     /// Sends a request. Returns the status code and the whole answer.
@@ -165,13 +185,18 @@ impl Server {
     /// Sends a signal. Returns the exit code, all of standard output, and the log.
     fn stop(mut self, signal: &str) -> (i32, String, String) {
         self.signal(signal);
+        let limit = Limit::new(self.child.id(), PATIENCE);
         let mut log = String::new();
         if let Some(mut stderr) = self.child.stderr.take() {
             stderr.read_to_string(&mut log).unwrap();
         }
         let mut out = std::mem::take(&mut self.read);
         self.banner.read_to_string(&mut out).unwrap();
-        (self.child.wait().unwrap().code().unwrap(), out, log)
+        drop(limit);
+        let Some(code) = self.exit_code() else {
+            panic!("the broker did not stop:\n{out}\n{}{log}", self.log_file());
+        };
+        (code, out, log)
     }
 }
 

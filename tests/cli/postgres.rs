@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::database::Postgres;
+use crate::wait::wait_for;
 use crate::{FREE_PORT, Server, directory, peeklock, run};
 
 pub const SERVE: &[&str] = &["serve", "--http", FREE_PORT, "--ws", FREE_PORT, "--amqp", FREE_PORT];
@@ -55,13 +56,11 @@ pub fn receive(server: &Server, numbers: std::ops::Range<u32>) {
 
 /// Looks at `/readyz` until it has this status. Returns its answer.
 pub fn wait_for_readiness(server: &Server, status: u16) -> String {
-    loop {
+    let look = || {
         let (found, answer) = server.get("/readyz");
-        if found == status {
-            return answer;
-        }
-        std::thread::yield_now();
-    }
+        (found == status).then_some(answer)
+    };
+    wait_for(look, || server.log_file())
 }
 
 /// CLU-03, CLU-06, CLU-21, CLU-53: over kills of the broker and of the database, each acknowledged
@@ -103,9 +102,8 @@ fn messages_survive_kills_of_broker_and_database() {
     wait_for_readiness(&server, 200);
     assert!(server.get("/metrics").1.contains("peeklock_ready 1\n"));
     for line in ["requests wait until it answers", "the database answers again"] {
-        while !std::fs::read_to_string(&log).unwrap().contains(line) {
-            std::thread::yield_now();
-        }
+        let has_line = || std::fs::read_to_string(&log).unwrap().contains(line).then_some(());
+        wait_for(has_line, || server.log_file());
     }
     let server = Arc::into_inner(server).unwrap();
     let (code, out, _) = server.stop("-TERM");
@@ -141,7 +139,7 @@ fn broker_ends_when_acknowledged_messages_are_missing() {
     database.sql(LOSE);
     let (status, answer) = server.ask("POST", "/orders/messages", "behind a gap");
     assert!(status >= 500, "{answer}");
-    assert_eq!(server.child.wait().unwrap().code(), Some(1));
+    assert_eq!(server.exit_code(), Some(1));
     let mut log = String::new();
     server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     assert!(log.contains("the database has lost a row that was acknowledged (CLU-10)"), "{log}");

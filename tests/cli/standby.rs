@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::database::Postgres;
 use crate::postgres::{SERVE, again, config, folder, kill, receive, send, wait_for_readiness};
+use crate::wait::wait_for;
 use crate::{FREE_PORT, Server, peeklock};
 
 /// Brokers over one database, by name.
@@ -60,9 +61,7 @@ impl Cluster {
 
     /// Waits until the log of a broker has this text.
     fn wait_for_log(&self, name: &str, text: &str) {
-        while !self.log(name).contains(text) {
-            std::thread::yield_now();
-        }
+        wait_for(|| self.log(name).contains(text).then_some(()), || self.log(name));
     }
 }
 
@@ -204,9 +203,11 @@ fn outage_of_the_database_keeps_the_owner() {
     cluster.wait_for_log("left", "the lease is renewed; work goes on");
     send(&first, 10..20);
     // The standby looks at the lease of the owner when it renews its own.
-    while !wait_for_readiness(&second, 503).contains("`left` owns the messages") {
-        std::thread::yield_now();
-    }
+    let look = || {
+        let answer = wait_for_readiness(&second, 503);
+        answer.contains("`left` owns the messages").then_some(())
+    };
+    wait_for(look, || cluster.log("right"));
     receive(&first, 0..20);
     stop(second);
     stop(first);
@@ -230,7 +231,7 @@ fn leaving_broker_serves_and_is_not_ready() {
     send(&owner, 0..3);
     receive(&owner, 0..3);
     owner.signal("-TERM");
-    assert_eq!(owner.child.wait().unwrap().code(), Some(1));
+    assert_eq!(owner.exit_code(), Some(1));
 }
 
 /// CLU-21, CLU-53: renewals notice a database that keeps its connections and answers nothing, while
@@ -257,14 +258,15 @@ fn signal_ends_a_broker_that_starts() {
     let _owner = cluster.serve("left");
     // Nobody answers there, so the opening waits.
     let silent = TcpListener::bind(FREE_PORT).unwrap();
+    silent.set_nonblocking(true).unwrap();
     let port = silent.local_addr().unwrap().port();
     let url = format!("host=127.0.0.1 port={port} user=peeklock dbname=peeklock");
     let mut command = cluster.command("middle", SERVE);
     command.env("PEEKLOCK__STORE__POSTGRES__URL", url);
     let mut opening = cluster.spawn("middle", command);
-    let _connected = silent.accept().unwrap();
+    let _connected = wait_for(|| silent.accept().ok(), || cluster.log("middle"));
     opening.signal("-TERM");
-    assert_eq!(opening.child.wait().unwrap().code(), Some(0), "{}", cluster.log("middle"));
+    assert_eq!(opening.exit_code(), Some(0), "{}", cluster.log("middle"));
     assert!(cluster.log("middle").contains("stopping before the start"));
     for signal in ["-TERM", "-INT"] {
         let standby = cluster.stand_by("right");

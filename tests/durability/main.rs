@@ -51,6 +51,8 @@ mod servers;
 mod sessions;
 mod transactions;
 mod via;
+#[path = "../support/wait.rs"]
+mod wait;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant};

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::servers::Servers;
+use crate::wait::Limit;
 
 /// Small, so that a round fills many segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -47,6 +48,8 @@ impl Fault {
     }
 }
 
+/// Maximum time for a line of the output, or for the end of a process.
+const STEP_MAX: Duration = Duration::from_secs(120);
 /// Part of a pause that a broker lives after it.
 const LIFE_AFTER_PAUSE: u32 = 16;
 
@@ -267,20 +270,28 @@ impl Spawned {
     /// Reads the output up to the line of this name. Returns the rest of the line.
     ///
     /// # Errors
-    /// If the process ends before.
+    /// If the process ends before. One that does not write the line in time is killed.
     fn read_until(&mut self, name: &str) -> Result<String, String> {
+        let limit = Limit::new(self.child.id(), STEP_MAX);
         let mut line = String::new();
         loop {
             line.clear();
             if self.output.read_line(&mut line).unwrap() == 0 {
-                let status = self.child.wait().unwrap();
-                return Err(format!("the broker did not start: {status}"));
+                drop(limit);
+                let status = self.wait();
+                return Err(format!("no line `{name}` from the broker: {status}"));
             }
             let rest = line.trim().strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
             if let Some(rest) = rest {
                 return Ok(rest.trim().to_owned());
             }
         }
+    }
+
+    /// Waits for the end of the process, which is killed if it does not come.
+    fn wait(&mut self) -> ExitStatus {
+        let _limit = Limit::new(self.child.id(), STEP_MAX);
+        self.child.wait().unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -331,7 +342,7 @@ impl Broker {
     /// If the process does not end with success.
     pub fn stop(mut self) -> Result<(), String> {
         self.process.signal("-TERM");
-        let status = self.process.child.wait().unwrap();
+        let status = self.process.wait();
         if status.success() { Ok(()) } else { Err(format!("the broker ended with {status}")) }
     }
 }

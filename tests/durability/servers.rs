@@ -2,14 +2,12 @@
 //! commit.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
 
 use crate::database::{OWN_SOCKET, Postgres};
+use crate::wait::wait_for;
 
 /// Names of the three servers for `synchronous_standby_names`.
 const NAMES: [&str; 3] = ["s1", "s2", "s3"];
-/// Time for standbys to follow their primary.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Servers of a database.
 pub enum Servers {
@@ -98,10 +96,8 @@ impl Trio {
     fn wait_for_standbys(&self, count: usize) {
         const CONFIRMING: &str =
             "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'quorum'";
-        let deadline = Instant::now() + PATIENCE;
-        while self.primary().sql(CONFIRMING).trim() != count.to_string() {
-            assert!(Instant::now() < deadline, "the standbys do not follow");
-        }
+        let follow = || (self.primary().sql(CONFIRMING).trim() == count.to_string()).then_some(());
+        wait_for(follow, || format!("the standbys do not follow\n{}", self.primary().log()));
     }
 
     /// Promotes the standby that has received most, after a crash of the primary. The other one

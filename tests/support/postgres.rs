@@ -110,8 +110,12 @@ impl Postgres {
             .arg(self.folder.join("log"))
             .stdout(Stdio::null())
             .status();
-        let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-        assert!(started.unwrap().success(), "the server does not start: {}", log());
+        assert!(started.unwrap().success(), "the server does not start: {}", self.log());
+    }
+
+    /// The log of the server.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// Ends the server at once, as a crash does: the next start recovers.
