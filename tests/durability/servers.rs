@@ -104,12 +104,20 @@ impl Trio {
     /// follows it.
     fn promote(&self) {
         let lost = self.primary.get();
+        let standbys = || (0..NAMES.len()).filter(move |place| *place != lost);
+        // A standby may still read bytes of the dead primary, and get further than the other one.
+        for place in standbys() {
+            const RECEIVERS: &str = "SELECT count(*) FROM pg_stat_wal_receiver";
+            let server = &self.servers[place];
+            let has_read_all = || (server.sql(RECEIVERS).trim() == "0").then_some(());
+            wait_for(has_read_all, || server.log());
+        }
         let received = |place: &usize| {
             let lsn = "SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')";
             self.servers[*place].sql(lsn).trim().parse::<u64>().unwrap()
         };
-        let next = (0..NAMES.len()).filter(|place| *place != lost).max_by_key(received).unwrap();
-        let other = (0..NAMES.len()).find(|place| ![lost, next].contains(place)).unwrap();
+        let next = standbys().max_by_key(received).unwrap();
+        let other = standbys().find(|place| *place != next).unwrap();
         let (primary, standby) = (&self.servers[next], &self.servers[other]);
         primary.promote();
         let address = primary.folder().display();
