@@ -139,8 +139,85 @@ impl PostgresConfig {
 }
 
 /// Number of servers that an address names.
-pub fn server_count(config: &tokio_postgres::Config) -> usize {
+fn server_count(config: &tokio_postgres::Config) -> usize {
     config.get_hosts().len().max(config.get_hostaddrs().len())
+}
+
+/// Parameters for each server that an address names, in its order. If the numbers of its hosts and
+/// ports do not agree, it stays whole: an attempt to connect reports that.
+pub fn servers(config: &tokio_postgres::Config) -> Vec<tokio_postgres::Config> {
+    let count = server_count(config);
+    let (hosts, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    let ports = config.get_ports();
+    let agrees = |length: usize| length == 0 || length == count;
+    if !agrees(hosts.len())
+        || !agrees(addresses.len())
+        || !(ports.len() == 1 || agrees(ports.len()))
+    {
+        return vec![config.clone()];
+    }
+    let server = |at: usize| {
+        let mut server = without_server(config);
+        match hosts.get(at) {
+            Some(Host::Tcp(name)) => {
+                server.host(name.as_str());
+            }
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => {
+                server.host_path(path);
+            }
+            None => {}
+        }
+        if let Some(address) = addresses.get(at) {
+            server.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(at).or_else(|| ports.first()) {
+            server.port(*port);
+        }
+        server
+    };
+    (0..count).map(server).collect()
+}
+
+/// All parameters but the servers.
+fn without_server(config: &tokio_postgres::Config) -> tokio_postgres::Config {
+    let mut other = tokio_postgres::Config::new();
+    if let Some(user) = config.get_user() {
+        other.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        other.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        other.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        other.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        other.application_name(name);
+    }
+    if let Some(time) = config.get_connect_timeout() {
+        other.connect_timeout(*time);
+    }
+    if let Some(time) = config.get_tcp_user_timeout() {
+        other.tcp_user_timeout(*time);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        other.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        other.keepalives_retries(retries);
+    }
+    other
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .channel_binding(config.get_channel_binding())
+        .target_session_attrs(config.get_target_session_attrs())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    other
 }
 
 /// Whether no byte of a connection leaves the machine.
@@ -187,6 +264,32 @@ mod tests {
         let open = "postgres://db.example.com/a?sslmode=disable";
         assert!(mode(open, false).is_err_and(|text| text.contains("store.postgres.i_know")));
         assert_eq!(mode(open, true), Ok(SslMode::Disable));
+    }
+
+    /// CLU-47: each server is tried alone, with all parameters of the address.
+    #[test]
+    fn each_server_has_all_parameters() {
+        let url = |hosts: &str| {
+            format!(
+                "{hosts} user=u password=p dbname=d sslmode=require channel_binding=require \
+                 options='-c search_path=s' keepalives_interval=3"
+            )
+        };
+        let split = |hosts: &str| {
+            let url = url(hosts);
+            let config = PostgresConfig { url, ..PostgresConfig::default() }.connection().unwrap();
+            servers(&config)
+        };
+        let alone = |hosts: &str| {
+            let url = url(hosts);
+            PostgresConfig { url, ..PostgresConfig::default() }.connection().unwrap()
+        };
+        let ports = ["host=a port=1", "host=b port=2", "host=/c port=3"].map(alone);
+        assert!(split("host=a,b,/c port=1,2,3") == ports);
+        let port = ["host=a hostaddr=10.0.0.1 port=7", "host=b hostaddr=10.0.0.2 port=7"];
+        assert!(split("host=a,b hostaddr=10.0.0.1,10.0.0.2 port=7") == port.map(alone));
+        assert!(split("host=a,b") == ["host=a", "host=b"].map(alone));
+        assert!(split("host=a,b,c port=1,2") == [alone("host=a,b,c port=1,2")]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::fault::{opening_error, store_error};
-use crate::session::{Connection, Connector, Session};
+use crate::session::{ANSWER_TIMEOUT, Connection, Connector, Session};
 
 /// Names of leases in sessions, so that sessions of a past owner can be ended.
 pub fn application_name(owner: i64) -> String {
@@ -248,6 +248,18 @@ impl BrokerLease {
 
     async fn take(&self, from: Option<SeenOwner>) -> Result<(), StoreError> {
         let connection = connection(&self.takeovers).await?;
+        let taking = self.take_over(&connection, from);
+        tokio::time::timeout(ANSWER_TIMEOUT, taking).await.unwrap_or_else(|_| {
+            connection.give_up();
+            Err(StoreError::Unavailable("the database does not answer in time".into()))
+        })
+    }
+
+    async fn take_over(
+        &self,
+        connection: &Connection,
+        from: Option<SeenOwner>,
+    ) -> Result<(), StoreError> {
         let failed = |error: tokio_postgres::Error| {
             connection.note_error(&error);
             store_error(&error)

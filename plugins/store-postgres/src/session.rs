@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::checks::{Checked, check};
-use crate::config::{PostgresConfig, server_count};
+use crate::config::{PostgresConfig, servers};
 use crate::fault::{keeps_connection, text_of};
 use crate::registry::application_name;
 use crate::remedy::remedy;
@@ -24,6 +24,8 @@ use crate::remedy::remedy;
 const STATEMENTS_MAX: usize = 256;
 /// Time for a question to the database.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time to connect to one of several servers, with its checks. One that hangs is left for the next.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time without new attempts after the first failed one; it doubles up to the maximum of the
 /// session, which usually is this one.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -39,7 +41,10 @@ const OPTIONS: &str = "-c synchronous_commit=on -c plan_cache_mode=force_generic
 
 /// Parameters of all sessions.
 pub struct Connector {
-    config: Config,
+    /// Parameters for each server.
+    servers: Vec<Config>,
+    /// The server that is tried first: the last one that took writes.
+    first: AtomicUsize,
     tls: MakeRustlsConnect,
     i_know: bool,
     logged: StdMutex<Vec<String>>,
@@ -190,7 +195,8 @@ impl Connector {
         let mut parameters = config.connection()?;
         parameters.application_name(application_name(owner));
         Ok(Self {
-            config: parameters,
+            servers: servers(&parameters),
+            first: AtomicUsize::new(0),
             tls: MakeRustlsConnect::new(tls),
             i_know: config.i_know,
             logged: StdMutex::default(),
@@ -224,19 +230,31 @@ impl Connector {
         made
     }
 
-    /// Connects to the first address that takes writes, and checks the server.
+    /// Connects to the first server that takes writes, and checks it. The last one is tried first.
     async fn connect(&self) -> Result<Connection, ConnectError> {
         let mut nonce = [0; 8];
         getrandom::fill(&mut nonce)
             .map_err(|error| ConnectError::Away(format!("no random bytes: {error}")))?;
         let nonce = u64::from_le_bytes(nonce).to_string();
-        let mut config = self.config.clone();
-        let given = config.get_options().unwrap_or_default().to_owned();
-        config.options(format!("{given} {OPTIONS} -c peeklock.session={nonce}"));
-        let connecting = config.connect(self.tls.clone());
-        let connected = tokio::time::timeout(ANSWER_TIMEOUT, connecting).await;
+        let count = self.servers.len();
+        let limit = if count > 1 { SERVER_TIMEOUT } else { ANSWER_TIMEOUT };
         let late = |_| ConnectError::Away("no answer in time".to_owned());
-        let (client, mut connection) = connected.map_err(late)?.map_err(|error| refusal(&error))?;
+        let first = self.first.load(Ordering::Relaxed);
+        let mut found = Err(ConnectError::Away("the address names no server".to_owned()));
+        for (place, server) in self.servers.iter().enumerate().cycle().skip(first).take(count) {
+            let mut server = server.clone();
+            let given = server.get_options().unwrap_or_default().to_owned();
+            server.options(format!("{given} {OPTIONS} -c peeklock.session={nonce}"));
+            let connected = tokio::time::timeout(limit, server.connect(self.tls.clone())).await;
+            found = connected
+                .map_err(late)
+                .and_then(|connected| connected.map_err(|error| refusal(&error)));
+            if found.is_ok() {
+                self.first.store(place, Ordering::Relaxed);
+                break;
+            }
+        }
+        let (client, mut connection) = found?;
         let is_spoiled = Arc::new(AtomicBool::new(false));
         let spoiled = Arc::clone(&is_spoiled);
         // It ends with the client, or when the connection is lost. Messages arrive in order: the
@@ -260,9 +278,9 @@ impl Connector {
                 }
             }
         });
-        let checking = check(&client, &nonce, server_count(&self.config));
+        let checking = check(&client, &nonce, count);
         let Checked { risks, note } =
-            tokio::time::timeout(ANSWER_TIMEOUT, checking).await.map_err(late)??;
+            tokio::time::timeout(limit, checking).await.map_err(late)??;
         for risk in risks {
             if !self.i_know {
                 return Err(ConnectError::Refused(format!(

@@ -1,5 +1,6 @@
 //! The store and the end of its server, its sessions, or of itself.
 
+use std::os::unix::net::UnixListener;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -192,4 +193,24 @@ fn batches_over_the_bound_are_refused() {
     let count = count(&*store, 7).unwrap();
     assert_eq!(usize::try_from(count).unwrap(), stored + 2);
     store.close().unwrap();
+}
+
+/// CLU-19, CLU-47: a server that accepts connections and answers nothing, as one whose disk hangs,
+/// is left for the next one of the address.
+#[test]
+fn hanging_server_is_left_for_the_next_one() {
+    let server = Server::start("next");
+    let config = server.empty_store();
+    let silent = std::env::temp_dir().join(format!("pl-silent-{}", std::process::id()));
+    std::fs::create_dir_all(&silent).unwrap();
+    let socket = silent.join(".s.PGSQL.5432");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let url = config.url.replacen("host=", &format!("host={},", silent.display()), 1);
+    // No standby confirms its commits.
+    let config = PostgresConfig { url, i_know: true, ..config };
+    let store = PostgresStore::open_alone(&config).unwrap();
+    Owner::of(&store, 0).put(&key(7, 1), b"stored");
+    store.close().unwrap();
+    drop(listener);
+    std::fs::remove_dir_all(silent).unwrap();
 }
