@@ -1,6 +1,7 @@
 //! One client of the load. It records each request in the ledger before it sends it. It uses both
 //! the REST plane and the JSON API; some clients send, receive and settle over AMQP.
 
+use std::cell::Cell;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -42,19 +43,32 @@ pub struct Client<'a> {
     /// AMQP links, if this client uses AMQP where the protocol has the operation.
     links: Option<Links>,
     ledger: &'a Ledger,
-    killed: &'a AtomicBool,
+    stage: &'a Stage,
+    /// Whether a request was refused during the fault, so that this client sends no more.
+    is_refused: Cell<bool>,
     sender: usize,
 }
 
+/// How far a round is.
+#[derive(Default)]
+pub struct Stage {
+    /// Set before the fault begins: a refusal or a lost connection says nothing any more.
+    pub has_fault: AtomicBool,
+    /// Set just before the broker is killed.
+    pub is_over: AtomicBool,
+}
+
 impl<'a> Client<'a> {
-    /// Creates a client. The flag `killed` is set before the broker is killed.
-    pub const fn new(
-        address: String,
-        ledger: &'a Ledger,
-        killed: &'a AtomicBool,
-        sender: usize,
-    ) -> Self {
-        Self { connection: Connection::new(address), links: None, ledger, killed, sender }
+    /// Creates a client.
+    pub const fn new(address: String, ledger: &'a Ledger, stage: &'a Stage, sender: usize) -> Self {
+        Self {
+            connection: Connection::new(address),
+            links: None,
+            ledger,
+            stage,
+            is_refused: Cell::new(false),
+            sender,
+        }
     }
 
     /// Makes this client use AMQP where the protocol has the operation.
@@ -63,7 +77,11 @@ impl<'a> Client<'a> {
     }
 
     pub fn is_over(&self) -> bool {
-        self.killed.load(Ordering::SeqCst)
+        self.is_refused.get() || self.stage.is_over.load(Ordering::SeqCst)
+    }
+
+    fn has_fault(&self) -> bool {
+        self.stage.has_fault.load(Ordering::SeqCst)
     }
 
     /// Drops the AMQP connection without a close, if there is one.
@@ -107,9 +125,9 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Handles a lost connection, which is a fault unless the broker was killed.
+    /// Handles a lost connection, which is no surprise in a fault.
     fn lost(&self, ticket: &Ticket, what: &str, lost: &Lost) -> Over {
-        if !self.is_over() {
+        if !self.has_fault() {
             self.ledger.complain(format!("{what}: alive, but {lost:?}"));
         }
         if matches!(lost, Lost::NotSent(_)) {
@@ -150,7 +168,11 @@ impl<'a> Client<'a> {
     }
 
     fn refused(&self, condition: String) -> Outcome {
-        if self.is_over() { Outcome::Unknown } else { Outcome::Refused(condition) }
+        if self.has_fault() {
+            self.is_refused.set(true);
+            return Outcome::Unknown;
+        }
+        Outcome::Refused(condition)
     }
 
     fn post(

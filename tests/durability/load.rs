@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::client::{Client, Draft, Held, Over, Received};
+use crate::client::{Client, Draft, Held, Over, Received, Stage};
 use crate::inspection::Snapshot;
 use crate::ledger::{Description, Id, Ledger, Outcome, Part, Print, Sent, Standing, Verdict, now};
 use crate::process::Broker;
@@ -92,7 +92,7 @@ impl Load {
 
     /// Creates the queues, and sends the messages that stay.
     pub fn prepare(&self, broker: &Broker, ledger: &Ledger) {
-        let alive = AtomicBool::new(false);
+        let alive = Stage::default();
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
         let mut prepare = || -> Result<(), Over> {
             for (name, count_max) in QUEUES {
@@ -125,7 +125,8 @@ impl Load {
         let _prepared = prepare();
     }
 
-    /// Runs the clients for `time`, until `fail` kills the broker. Returns the instant of the kill.
+    /// Runs the clients for `time`, and until `fail` kills the broker. It calls its second argument
+    /// just before. Returns the instant of the kill.
     pub fn run(
         &self,
         broker: Broker,
@@ -133,14 +134,14 @@ impl Load {
         snapshot: Option<&Snapshot>,
         random: &mut Random,
         time: Duration,
-        fail: impl FnOnce(Broker) -> Instant,
+        fail: impl FnOnce(Broker, &dyn Fn()) -> Instant,
     ) -> Instant {
         let fields = fields(snapshot);
         self.again.lock().unwrap().append(&mut self.next_again.lock().unwrap());
-        let killed = AtomicBool::new(false);
+        let stage = Stage::default();
         std::thread::scope(|scope| {
             for number in 0..CLIENTS {
-                let client = Client::new(broker.address.clone(), ledger, &killed, number);
+                let client = Client::new(broker.address.clone(), ledger, &stage, number);
                 let client = match number.is_multiple_of(OVER_AMQP) {
                     true => client.over_amqp(broker.amqp.clone()),
                     false => client,
@@ -155,14 +156,14 @@ impl Load {
                 });
             }
             std::thread::sleep(time);
-            killed.store(true, Ordering::SeqCst);
-            fail(broker)
+            stage.has_fault.store(true, Ordering::SeqCst);
+            fail(broker, &|| stage.is_over.store(true, Ordering::SeqCst))
         })
     }
 
     /// Sends a message that the broker must store, after the database was away.
     pub fn send_one(&self, broker: &Broker, ledger: &Ledger) {
-        let alive = AtomicBool::new(false);
+        let alive = Stage::default();
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
         let outcome = client.send("archive", &self.draft(1_024));
         if !matches!(outcome, Ok(Outcome::Numbers(_))) {
@@ -172,7 +173,7 @@ impl Load {
 
     /// Fills a queue with small messages that only wait. The judge does not track them.
     pub fn pile_up(&self, broker: &Broker, ledger: &Ledger, count: u64) {
-        let alive = AtomicBool::new(false);
+        let alive = Stage::default();
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
         // The ledger records a complaint if this fails.
         let _filled = client.pile_up(PILE, count, PILE_BATCH);
@@ -180,7 +181,7 @@ impl Load {
 
     /// Receives the first message of the archive, and releases it.
     pub fn receive_first(&self, broker: &Broker, ledger: &Ledger) {
-        let alive = AtomicBool::new(false);
+        let alive = Stage::default();
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
         let mut receive = || -> Result<(), Over> {
             for held in client.receive("archive", Part::Main, false, (1, 0.0))? {
@@ -194,7 +195,7 @@ impl Load {
 
     /// Receives and deletes everything, after sending all ids that duplicate detection must drop.
     pub fn drain(&self, broker: &Broker, ledger: &Ledger, snapshot: &Snapshot) {
-        let alive = AtomicBool::new(false);
+        let alive = Stage::default();
         let mut client = Client::new(broker.address.clone(), ledger, &alive, CLIENTS);
         let mut drain = || -> Result<(), Over> {
             let mut again = std::mem::take(&mut *self.again.lock().unwrap());

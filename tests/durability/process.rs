@@ -164,8 +164,15 @@ impl Place {
     }
 
     /// Kills a broker, and its database server if the fault includes it. `go_on` uses the broker
-    /// after a crash of the server alone. Returns the instant of the kill.
-    pub fn fail(&self, broker: Broker, fault: Fault, go_on: impl FnOnce(&Broker)) -> Instant {
+    /// after a crash of the server alone, and `end` is called just before the kill. Returns the
+    /// instant of the kill.
+    pub fn fail(
+        &self,
+        broker: Broker,
+        fault: Fault,
+        go_on: impl FnOnce(&Broker),
+        end: &dyn Fn(),
+    ) -> Instant {
         let servers = self.database.as_ref().map(|(servers, _)| servers);
         let servers = servers.filter(|_| fault.has_crash());
         if let Some(servers) = servers {
@@ -181,6 +188,7 @@ impl Place {
             servers.recover();
             go_on(&broker);
         }
+        end();
         let killed_at = Instant::now();
         broker.kill();
         if let Some(servers) = servers.filter(|_| fault == Fault::Both) {
