@@ -122,10 +122,11 @@ BEGIN
     UPDATE shards SET owner = number, epoch = epoch + 1, since = clock_timestamp()
         WHERE owner = past;
     IF NOT FOUND THEN RETURN; END IF;
-    -- Other owners exist only after a repair by hand. Without a row, they never get a lease again.
+    -- Other owners exist only after a repair by hand. A broker without all shards ends.
     UPDATE shards s SET owner = number, epoch = epoch + 1, since = clock_timestamp()
         WHERE s.owner <> number
-        AND NOT EXISTS (SELECT 1 FROM brokers b WHERE b.incarnation = s.owner);
+        AND NOT EXISTS (SELECT 1 FROM brokers b WHERE b.incarnation = s.owner
+            AND b.ends > clock_timestamp());
 END $$;
 CREATE OR REPLACE FUNCTION amend(
     held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[],
