@@ -23,10 +23,10 @@ const LOCK_WITHOUT_LEASES: &str =
 /// fenced.
 const UPGRADE: &str = "
 UPDATE cluster SET format = 2;
-UPDATE shards SET owner = 0, epoch = epoch + 1;
-DROP FUNCTION IF EXISTS amend(bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[]);";
+UPDATE shards SET owner = 0, epoch = epoch + 1;";
 
-/// Everything but the leaves, which are made when a shard needs them.
+/// Everything but the leaves, which are made when a shard needs them. A broker of the format without
+/// leases makes its function `amend`, which has no fence, before it refuses a later format.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS cluster (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -128,6 +128,7 @@ BEGIN
         AND NOT EXISTS (SELECT 1 FROM brokers b WHERE b.incarnation = s.owner
             AND b.ends > clock_timestamp());
 END $$;
+DROP FUNCTION IF EXISTS amend(bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[]);
 CREATE OR REPLACE FUNCTION amend(
     held_by bigint, expected bytea[], expected_values bytea[], put bytea[], put_values bytea[],
     gone bytea[], gone_from bytea[], gone_to bytea[]

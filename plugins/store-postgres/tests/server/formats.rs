@@ -10,8 +10,8 @@ use crate::support::{Server, schema_of};
 const AMEND: &str = "amend(bytea[], bytea[], bytea[], bytea[], bytea[], bytea[], bytea[])";
 
 /// CLU-07, CLU-44: a broker of the format without leases is not robbed of its shards. When it has
-/// ended, the format is changed, everything of that format is fenced, and its brokers, which read
-/// the format before anything else, refuse the database.
+/// ended, the format is changed, and everything of that format is fenced. Its brokers refuse the
+/// database, after they have made their function of amendments; the next start removes it.
 #[test]
 fn format_without_leases_is_changed_when_no_broker_uses_it() {
     let server = Server::start("format");
@@ -51,9 +51,15 @@ fn format_without_leases_is_changed_when_no_broker_uses_it() {
     );
     assert_eq!(server.ask(&functions), "1");
     drop(store);
+    // Such a broker is started by mistake.
+    assert!(server.sql(&format!(
+        "SET search_path = {schema}; \
+         CREATE FUNCTION {AMEND} RETURNS boolean LANGUAGE sql AS 'SELECT true'"
+    )));
     let store = PostgresStore::open_alone(&config).unwrap();
     Owner::of(&store, 0);
     assert_eq!(count(&*store, 7).unwrap(), 1);
+    assert_eq!(server.ask(&functions), "1");
     store.close().unwrap();
 }
 
