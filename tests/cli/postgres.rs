@@ -84,7 +84,7 @@ fn messages_survive_kills_of_broker_and_database() {
     let log = folder(test).join("log");
     let server = Server::start_logging_to(again(test), std::fs::File::create(&log).unwrap().into());
     let server = Arc::new(server);
-    assert_eq!(server.get("/readyz").0, 200);
+    wait_for_readiness(&server, 200);
     send(&server, 60..70);
     database.crash();
     let waiting = {

@@ -130,7 +130,7 @@ fn standby_takes_over_from_a_killed_owner() {
     assert!(metrics.contains("peeklock_takeover_seconds{reason=\"expired\"} "), "{metrics}");
     cluster.wait_for_log("right", "the shards are taken over and open");
     receive(&second, 0..50);
-    assert_eq!(second.get("/readyz").0, 200);
+    wait_for_readiness(&second, 200);
     TcpStream::connect(&amqp).unwrap();
     let mut first = cluster.spawn("left", again(&cluster.place("left")));
     first.read_address("probes");
@@ -240,7 +240,7 @@ fn leaving_broker_serves_and_is_not_ready() {
 fn frozen_database_is_noticed_without_a_request() {
     let cluster = Cluster::new("standby-frozen");
     let owner = cluster.serve("left");
-    assert_eq!(owner.get("/readyz").0, 200);
+    wait_for_readiness(&owner, 200);
     let frozen = cluster.database.freeze();
     let answer = wait_for_readiness(&owner, 503);
     assert!(answer.contains("the database of the broker does not answer"), "{answer}");

@@ -7,8 +7,8 @@
 //! after it, the past owner renews nothing and stores nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use peeklock_store::StoreError;
@@ -45,6 +45,8 @@ struct BrokerLease {
     last_renewal: AtomicI64,
     /// Reason why the database did not answer the last renewal, if it did not.
     problem: Mutex<Option<Arc<str>>>,
+    /// When the database has last answered a renewal.
+    answered_at: Mutex<Instant>,
 }
 
 /// Renews the lease, or enters the broker, and reads the owner of the shards. Parameters: name and
@@ -96,14 +98,17 @@ impl Leases {
             has_entered: AtomicBool::new(false),
             last_renewal: AtomicI64::new(0),
             problem: Mutex::default(),
+            answered_at: Mutex::new(Instant::now()),
         });
         Self { broker, runtime }
     }
 
-    /// Reason why the database did not answer the last renewal, if it did not. Renewals also notice
-    /// a database that keeps its connections and answers nothing.
+    /// Reason why the database did not answer the last renewals, if it did not. Renewals also notice
+    /// a database that keeps its connections and answers nothing. One slow renewal is no problem.
     pub fn problem(&self) -> Option<Arc<str>> {
-        self.broker.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let silence = lock(&self.broker.answered_at).elapsed();
+        let is_long = silence >= self.broker.lease * 2 / RENEWALS_PER_LEASE;
+        lock(&self.broker.problem).clone().filter(|_| is_long)
     }
 
     /// Gives the shards and the name up. A lease that cannot be ended is over after its time.
@@ -164,7 +169,10 @@ impl BrokerLease {
                 Err(StoreError::Unavailable(problem)) => Some(Arc::clone(problem)),
                 Ok(_) | Err(_) => None,
             };
-            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+            if problem.is_none() {
+                *lock(&self.answered_at) = Instant::now();
+            }
+            *lock(&self.problem) = problem;
         }
         renewed
     }
@@ -283,6 +291,10 @@ impl BrokerLease {
 
 async fn connection(session: &Session) -> Result<Arc<Connection>, StoreError> {
     session.get().await.map_err(|error| StoreError::Unavailable(error.to_string().into()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wall_time(microseconds: i64) -> SystemTime {
