@@ -114,10 +114,11 @@ impl Start<'_> {
 }
 
 /// Reports that the broker stops, and serves on for a while, so that load balancers send clients
-/// elsewhere (CLU-53). A broker whose store no other one can use leaves at once.
+/// elsewhere (CLU-53). A broker whose store no other one can use leaves at once, and so does a
+/// suspended one, which serves nobody.
 pub async fn leave(broker: &Broker, readiness: &Readiness, delay: TimeSpan) {
     readiness.end();
-    if broker.lease_left().is_some() {
+    if broker.lease_left().is_some_and(|left| left > TimeSpan::ZERO) {
         tokio::time::timeout(delay.to_std(), broker.failed()).await.ok();
     }
 }

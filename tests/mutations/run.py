@@ -654,7 +654,7 @@ LEAVING = [
     ("a leaving broker is not ready", "CLU-53", "../src/server/standby.rs",
      "    readiness.end();\n", "    let _ = readiness;\n"),
     ("a leaving broker serves on for its delay", "CLU-53", "../src/server/standby.rs",
-     "    if broker.lease_left().is_some() {\n        tokio::time::timeout(delay", "    if false {\n        tokio::time::timeout(delay"),
+     "    if broker.lease_left().is_some_and(|left| left > TimeSpan::ZERO) {\n        tokio::time::timeout(delay", "    if false {\n        tokio::time::timeout(delay"),
     ("renewals notice a database that does not answer", "CLU-21", "../plugins/store-postgres/src/inner.rs",
      "trouble.or_else(|| self.leases.problem())", "trouble"),
 ]
