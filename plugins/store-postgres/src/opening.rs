@@ -147,7 +147,12 @@ async fn take_if_free(
     leases: &Leases,
     watched: &mut Option<(SeenOwner, Instant)>,
 ) -> Result<Owner, StoreError> {
-    let owner = leases.renew(None).await?.owner;
+    let renewed = leases.renew(None).await;
+    if renewed.is_err() {
+        // In an outage the owner could not renew either (CLU-21).
+        *watched = None;
+    }
+    let owner = renewed?.owner;
     let from = match owner {
         Owner::Nobody => None,
         Owner::Other { seen, is_barred: true, .. } => Some(seen),

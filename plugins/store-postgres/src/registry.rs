@@ -103,8 +103,9 @@ impl Leases {
         Self { broker, runtime }
     }
 
-    /// Reason why the database did not answer the last renewals, if it did not. Renewals also notice
-    /// a database that keeps its connections and answers nothing. One slow renewal is no problem.
+    /// Reason why the database did not answer the last renewals, if it did not. Renewals also
+    /// notice a database that keeps its connections and answers nothing. One slow renewal is no
+    /// problem.
     pub fn problem(&self) -> Option<Arc<str>> {
         let silence = lock(&self.broker.answered_at).elapsed();
         let is_long = silence >= self.broker.lease * 2 / RENEWALS_PER_LEASE;

@@ -25,8 +25,8 @@ const UPGRADE: &str = "
 UPDATE cluster SET format = 2;
 UPDATE shards SET owner = 0, epoch = epoch + 1;";
 
-/// Everything but the leaves, which are made when a shard needs them. A broker of the format without
-/// leases makes its function `amend`, which has no fence, before it refuses a later format.
+/// Everything but the leaves, which are made when a shard needs them. A broker of the format
+/// without leases makes its function `amend`, which has no fence, before it refuses the database.
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS cluster (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
