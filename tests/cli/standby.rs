@@ -141,9 +141,9 @@ fn standby_takes_over_from_a_killed_owner() {
     std::fs::remove_file(socket).unwrap();
 }
 
-/// CLU-17, CLU-18: an owner that is stopped for longer than its lease acknowledges nothing more
-/// when it goes on, and becomes a standby in the same process. A stop in order hands the messages
-/// over.
+/// CLU-17, CLU-18: an owner that is stopped for longer than its lease acknowledges, locks and shows
+/// nothing more when it goes on, and becomes a standby in the same process. A stop in order hands
+/// the messages over.
 #[test]
 fn paused_owner_becomes_a_standby() {
     let cluster = Cluster::new("standby-pause");
@@ -154,12 +154,18 @@ fn paused_owner_becomes_a_standby() {
     let mut second = cluster.stand_by("right");
     // The system takes these requests for the stopped process.
     first.pause();
-    let requests = ["POST /orders/messages", "DELETE /orders/messages/head"].map(|request| {
+    let requests = [
+        ("POST /orders/messages", "late"),
+        ("DELETE /orders/messages/head", ""),
+        ("POST /orders/messages/head", ""),
+        ("GET /$api/v1/queues/orders/messages?count=1", ""),
+    ];
+    let requests = requests.map(|(request, body)| {
         let mut stream = TcpStream::connect(&first.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let host = &first.address;
         let head = format!("{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
-        write!(stream, "{head}Content-Length: 4\r\n\r\nlate").unwrap();
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         stream
     });
     second.read_address("http");
