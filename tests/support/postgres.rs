@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Clients on this machine: the role `guarded` needs a password, others only over TCP.
 const CLIENTS: &str = "local all guarded scram-sha-256\n\
@@ -151,8 +152,9 @@ impl Postgres {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: u32 = file.lines().next().unwrap().trim().parse().unwrap();
         let mut frozen = Frozen(vec![server]);
-        // From now on the server starts no further process.
         frozen.signal("-STOP");
+        // From then on the server starts no further process.
+        wait_until_stopped(server);
         frozen.0.extend(children(server));
         frozen.signal("-STOP");
         frozen
@@ -225,17 +227,28 @@ impl Drop for Frozen {
     }
 }
 
+/// Waits until a process has stopped: on a busy machine that is later than the signal.
+fn wait_until_stopped(process: u32) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !facts(process).trim_start().starts_with('T') {
+        assert!(Instant::now() < deadline, "the process does not stop");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// State, parent and further facts of a process; nothing if it has ended.
+fn facts(process: u32) -> String {
+    let facts = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program ends with the last parenthesis.
+    facts.rsplit_once(')').map_or_else(String::new, |(_, facts)| facts.to_owned())
+}
+
 /// The processes that a process has started.
 fn children(parent: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_child = |process: &u32| {
-        // It may have ended meanwhile.
-        let state = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // The name of the program ends with the last parenthesis; the state and the parent follow.
-        let fields = state.rsplit_once(')').map_or("", |(_, fields)| fields);
-        fields.split_whitespace().nth(1) == Some(&*parent.to_string())
-    };
+    let is_child =
+        |process: &u32| facts(*process).split_whitespace().nth(1) == Some(&*parent.to_string());
     processes.filter(is_child).collect()
 }
 
