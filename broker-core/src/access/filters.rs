@@ -197,10 +197,10 @@ impl Access {
         let mut is_cut = !self.add_samples(&topic, &mut tried);
         // The samples are judged before a slow disk can use up the time.
         let samples = std::mem::take(&mut tried.list);
-        let sample_count = self.judge(samples, until, &mut comparison).await;
+        let sample_count = self.judge_messages(samples, until, &mut comparison).await;
         let until_read = start.plus(READING_TIME);
         is_cut |= !self.add_stored(&topic, &names, count_max, until_read, &mut tried).await?;
-        let message_count = self.judge(tried.list, until, &mut comparison).await;
+        let message_count = self.judge_messages(tried.list, until, &mut comparison).await;
         let Comparison { before, readable, counts, room, is_late, .. } = comparison;
         let (difference_count, differences) = (comparison.difference_count, comparison.differences);
         let counts = before.subscriptions().zip(counts);
@@ -217,7 +217,7 @@ impl Access {
     }
 
     /// Judges messages until an instant, and returns their number.
-    async fn judge(
+    async fn judge_messages(
         &self,
         messages: Vec<TriedMessage>,
         until: Timestamp,

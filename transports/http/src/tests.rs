@@ -444,7 +444,7 @@ fn the_openapi_document_has_every_operation() {
     }
     let paths = document.get("paths").unwrap().as_object().unwrap();
     let count: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
-    assert_eq!(count, 148);
+    assert_eq!(count, 154);
     // Resources below a queue also exist below topics and subscriptions, with parameters for their
     // names.
     for (path, operation, parameters) in [
