@@ -87,8 +87,9 @@ pub struct RuleChangeForm {
     /// Name of the subscription.
     subscription: String,
     /// A rule to add. It replaces the rule of the same name.
+    // Boxed, so that a list that grows copies little.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    rule: Option<RuleForm>,
+    rule: Option<Box<RuleForm>>,
     /// Name of a rule to remove.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     remove: Option<String>,
@@ -327,7 +328,7 @@ impl RuleChangeForm {
 impl From<&RuleChange> for RuleChangeForm {
     fn from(change: &RuleChange) -> Self {
         let (rule, remove) = match &change.edit {
-            RuleEdit::Set(rule) => (Some(RuleForm::from(&**rule)), None),
+            RuleEdit::Set(rule) => (Some(Box::new(RuleForm::from(&**rule))), None),
             RuleEdit::Remove(name) => (None, Some(name.to_string())),
         };
         Self { subscription: change.subscription.to_string(), rule, remove }
