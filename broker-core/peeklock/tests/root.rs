@@ -27,13 +27,14 @@ const WORDS: [&str; 19] = [
     "transaction",
 ];
 /// The broker and its access control.
-const BROKER: [&str; 8] = [
+const BROKER: [&str; 9] = [
     "Access",
     "Broker",
     "BrokerBuilder",
     "ChecksConfig",
     "ContainerKeys",
     "JourneysConfig",
+    "SamplesConfig",
     "SeriesConfig",
     "StartError",
 ];
