@@ -61,7 +61,7 @@ pub struct Imported {
     pub config: Table,
     /// Values that were ignored or changed, each with its place.
     pub notes: Vec<String>,
-    /// Place of the first unknown member next to entities, which may be a misspelt list of them.
+    /// Place of the first unknown member next to entities, which may be a misspelt list.
     pub unknown_list: Option<String>,
 }
 

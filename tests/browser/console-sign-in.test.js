@@ -96,7 +96,7 @@ test("tabs of a browser share their sign-in", async (t) => {
   }
 });
 
-// CON-47, CON-71: the next person who signs in does not see the messages that were taken before
+// CON-47, CON-71: the next person at the page does not see the messages that were taken before
 test("taken messages leave the page at a sign-out", async (t) => {
   const tab = await opened(t, {}, /401/);
   await tab.goto(`${console_}#/settings`);

@@ -149,7 +149,7 @@ fn emulator_file_is_applied() {
     assert!(log.contains("UserConfig.Namespaces[0].Queues[0]: "), "{log}");
 }
 
-/// DEC-19, DEC-20: an unknown member next to entities may be a misspelt list of them. Such a file
+/// DEC-19, DEC-20: an unknown member next to entities may be a misspelt list. Such a file
 /// deletes nothing.
 #[test]
 fn misspelt_lists_delete_nothing() {

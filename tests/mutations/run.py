@@ -637,7 +637,7 @@ FILTERS = [
      "is_none_or(|id| !readable.contains(&id))", "is_none()"),
     ("copies of an explanation have a maximum of bytes", "CON-35", "src/access/filters.rs",
      "if !room.take(preview_bytes(&message, copy, &preview)) {", "if false {"),
-    ("an explanation has what fits", "CON-35", "src/access/filters.rs",
+    ("an explanation has each rule that fits", "CON-35", "src/access/filters.rs",
      "if room.take(NAME_BYTES + name.len()) || !rules.is_empty() || !copies.is_empty() {",
      "if room.take(NAME_BYTES + name.len()) {"),
     ("samples are tried before messages are read", "CON-37", "src/access/filters.rs",

@@ -201,7 +201,7 @@ impl Access {
         self.manage_step(path, Management::DeleteRule(DEFAULT_RULE.into())).await
     }
 
-    /// Deletes an entity that is not declared, if it is still the one of the plan. One that is
+    /// Deletes an entity that is not declared, if it is still as in the plan. An entity that is
     /// already gone is done.
     async fn delete_unnamed(&self, planned: &UnnamedEntity) -> Result<(), BrokerError> {
         let UnnamedEntity { kind, path, .. } = planned;

@@ -34,7 +34,7 @@ pub struct Step {
     /// Path of the entity.
     pub path: Box<str>,
     /// Changed properties. For a new entity, properties that differ from their defaults. For a
-    /// deletion, the facts that identify what is deleted: `created_at`, and of a topic
+    /// deletion, the facts that identify the entity: `created_at`, and of a topic
     /// `subscription_count`.
     pub changes: Vec<Change>,
 }

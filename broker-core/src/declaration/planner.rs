@@ -527,7 +527,7 @@ fn creation(entity: EntityKind, path: &str, mut changes: Vec<Change>) -> Step {
     Step { kind: StepKind::Create, entity, path: path.into(), changes }
 }
 
-/// Returns the step of a deletion, with the facts that identify what is deleted.
+/// Returns the step of a deletion, with the facts that identify its entity.
 fn deletion(unnamed: &UnnamedEntity) -> Step {
     let UnnamedEntity { kind, path, created_at, subscription_count } = unnamed;
     let mut changes = vec![change("created_at", Some(created_at.to_string().into()), None)];

@@ -70,8 +70,8 @@ pub struct TopicExplanation {
     pub refused: Option<Box<str>>,
     /// Number of subscriptions that the reader may not read.
     pub hidden_count: u64,
-    /// Whether rules and copies are left out, since the answer is full: those of the last
-    /// subscription that have no room, and all of later ones.
+    /// Whether rules and copies are left out, since the answer is full: the rest of the last
+    /// subscription, and all later subscriptions.
     pub is_cut: bool,
 }
 

@@ -33,7 +33,7 @@ pub(crate) const OUTPUT: &str = ".export";
 /// Maximum bytes of a body that may be written as text. A longer one is written as Base64, piece by
 /// piece, so that it is never whole in memory.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
-/// A step ends after so many bytes, so that a bound of the file costs few messages.
+/// A step ends after this number of bytes, so that a bound of the file costs few messages.
 const STEP_BYTES: u64 = 1 << 20;
 /// Why a message is not in the file.
 const CANNOT_BE_READ: &str = "the store cannot read some messages, so the file does not have them; \

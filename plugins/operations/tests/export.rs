@@ -204,7 +204,7 @@ async fn table_has_rows_of_heads_without_formulas() {
     for subject in texts {
         let body = format!("{}{}", "=body", "x".repeat(300));
         let message = Message::new(body).with_subject(subject);
-        // No property of a sender takes the place of one of the broker.
+        // No property of a sender takes the place of a property of the broker.
         world.send_one("q", message.with_application_property("isExpired", "forged")).await;
     }
     let job = world.export("q", matching(""), CSV).await;

@@ -432,8 +432,8 @@ fn set_clock_delays_no_takeover() {
     }
 }
 
-/// CLU-21: an outage for all brokers changes no owner, however long it is, and whoever reaches the
-/// registry first. The owner is suspended and resumes with the time of its suspension (CLU-22).
+/// CLU-21: an outage for all brokers changes no owner, however long it is, and in any order in
+/// which brokers reach the registry again. The owner is suspended and resumes with the time of its suspension (CLU-22).
 #[test]
 fn outage_keeps_the_owner() {
     for seed in 0..100 {
