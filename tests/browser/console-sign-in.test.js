@@ -108,7 +108,7 @@ test("taken messages leave the page at a sign-out", async (t) => {
   await message.getByText("two coffees").waitFor();
   await visit(tab, "#/settings");
   await tab.getByRole("button", { name: "Sign out" }).click();
-  await asks(tab);
+  await tab.getByRole("button", { name: "Sign in" }).waitFor();
   await signIn(tab);
   await role(tab, "admin");
   await visit(tab, "#/queue/hello/take");
