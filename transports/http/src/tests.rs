@@ -472,7 +472,6 @@ fn the_openapi_document_has_every_operation() {
         ("/queues/{queue}/messages/batch", "post", true),
         ("/queues/{queue}", "put", false),
         ("/topics/{topic}/subscriptions/{subscription}/explain", "post", true),
-        ("/topics/{topic}/explain", "post", true),
         ("/topics/{topic}/what-if", "post", true),
     ] {
         assert_eq!(paths[path][method]["requestBody"]["required"], required, "{path}");
