@@ -102,8 +102,10 @@ pub(crate) async fn run(broker: Broker, table: Arc<Table>, mut requests: mpsc::R
         engine.spawn_end(job);
     }
     loop {
-        engine.schedule();
-        let due = [engine.end_old_jobs(), engine.table.next_due(engine.broker.now())];
+        // One instant for both: a job that becomes due between them would be left out of both.
+        let now = engine.broker.now();
+        engine.schedule(now);
+        let due = [engine.end_old_jobs(), engine.table.next_due(now)];
         let next = due.into_iter().flatten().min();
         let due = async {
             match next {
@@ -253,11 +255,11 @@ impl Engine {
 
     /// Starts waiting jobs while there is room for them, in the order of their starts. A sub-queue
     /// has one job at a time.
-    fn schedule(self: &Rc<Self>) {
+    fn schedule(self: &Rc<Self>, now: Timestamp) {
         if self.table.check().is_err() {
             return;
         }
-        for job in self.table.next_to_run(RUNNING_JOB_COUNT_MAX, self.broker.now()) {
+        for job in self.table.next_to_run(RUNNING_JOB_COUNT_MAX, now) {
             let engine = Rc::clone(self);
             spawn_local(async move {
                 engine.run_job(job).await;
