@@ -339,7 +339,11 @@ impl Drive {
                 Rejection::internal("the entity failed and is being rebuilt; retry in a moment")
             }
         };
-        self.inlet.detach();
+        match self.desk.tenure.ending() {
+            // No machine is built again for requests that wait.
+            Some(_) => self.inlet.close(&reason),
+            None => self.inlet.detach(),
+        }
         let mut releases = Vec::new();
         // A panicked machine is not used again; the shell has its waiting calls and links.
         shell.borrow_mut().close(&reason, &mut releases);

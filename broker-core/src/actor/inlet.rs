@@ -34,6 +34,15 @@ impl RequestGroup {
     }
 }
 
+/// Refuses requests that are not carried out.
+fn refuse(groups: VecDeque<RequestGroup>, reason: &Rejection) {
+    let mut releases = Vec::new();
+    for request in groups.into_iter().flat_map(|group| group.requests) {
+        releases.extend(request.reply.answer(Err(reason.clone())));
+    }
+    release_all(&mut releases);
+}
+
 /// Returns the next request of several groups without taking it.
 pub(super) fn first(groups: &VecDeque<RequestGroup>) -> Option<&Request> {
     groups.iter().find_map(|group| group.requests.as_slice().first())
@@ -184,6 +193,10 @@ impl Inlet {
     /// Returns requests that were taken but not carried out, before all waiting ones.
     pub(super) fn give_back(&self, mut groups: VecDeque<RequestGroup>) {
         let mut state = self.lock();
+        if let Some(reason) = state.closed.clone() {
+            drop(state);
+            return refuse(groups, &reason);
+        }
         groups.append(&mut state.groups);
         state.groups = groups;
         if !state.groups.is_empty() {
@@ -229,11 +242,7 @@ impl Inlet {
                 outlet.release(vec![Released::Closed { receiver, reason: reason.clone() }]);
             }
         }
-        let mut releases = Vec::new();
-        for request in refused.into_iter().flat_map(|group| group.requests) {
-            releases.extend(request.reply.answer(Err(reason.clone())));
-        }
-        release_all(&mut releases);
+        refuse(refused, reason);
     }
 
     /// Accepts no more. Moves `taken` and all waiting requests to the inlet of the entity, in order
