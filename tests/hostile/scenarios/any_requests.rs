@@ -240,6 +240,11 @@ fn api(operation: &'static Operation, values: &mut Values) -> Drawn {
                 let (entity, text) = (values.entity(), values.text(300));
                 json!({ "entities": [entity], "where": text, "hits": values.below(1_100) })
             }
+            "ExplainForm" => json!({ "message": { "subject": values.text(200) } }),
+            "WhatIfForm" => {
+                let change = json!({ "subscription": "s", "rule": values.rule() });
+                json!({ "changes": [change], "messageCount": values.below(1_100) })
+            }
             _ => panic!("the body `{schema}` of {method} {path} is not drawn here"),
         }
         .to_string(),

@@ -44,7 +44,7 @@ fn page_shows_ownership_and_standby() {
             lease_left: TimeSpan::from_ms(2_250),
             is_suspended,
             shard_count: 32,
-            clock_offset: TimeSpan::from_ms(-20),
+            clock_offset: TimeSpan::from_ms(20),
         });
         let mut page = String::new();
         render(&mut page, BrokerState { ownership, ..state(Vec::new()) }, EntityGauges::None);
@@ -57,7 +57,7 @@ fn page_shows_ownership_and_standby() {
         "peeklock_lease_seconds 2.25\n",
         "peeklock_shards{state=\"serving\"} 32\n",
         "peeklock_shards{state=\"suspended\"} 0\n",
-        "peeklock_clock_offset_seconds -0.02\n",
+        "peeklock_clock_offset_seconds 0.02\n",
     ] {
         assert!(serving.contains(line), "{serving}");
     }
